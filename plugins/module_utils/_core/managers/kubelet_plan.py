@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..host import going_back
 from ..host.files import Host
 from ..model.cpu.pools import Pools
 from ..model.kubelet import kubelet_config, kubelet_drift, kubelet_rules, kubelet_wanted
@@ -28,7 +29,7 @@ from .kubelet_items import file_item, older_than_files, overridden_item, state_i
 from .kubelet_observed import Observation
 from .kubelet_obstacles import NO_RESTART, acts, gates_problem, obstacles, refused, stopped_for_good, wrong_version
 from .kubelet_places import NAME
-from .kubelet_removal import goes_back, held, hook_left
+from .kubelet_removal import held, hook_left
 from .kubelet_target import Target, wanted_of, write_steps
 
 
@@ -107,7 +108,7 @@ def decide(host: Host, seen: Observation, kubelet: Kubelet, context: Context) ->
         starts = True
         refusals += stopped_for_good(host, seen)
     drain = Drain(kubelet.drain)
-    back = (starts or bool(after.refused)) and goes_back(host, context.declared)
+    back = (starts or bool(after.refused)) and going_back.to(host, context.declared)
     if after.refused and back:
         drain = Drain(kubelet.drain or hook_left(host, seen) or "none", optional=True)
     refusals += kubelet_change.problems(after, drain) if starts or not seen.process else []

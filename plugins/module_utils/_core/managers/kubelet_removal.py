@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import kubelet_unit, state
+from ..host import going_back, kubelet_unit, state
 from ..host.discovery import sysfs
 from ..host.files import Host
 from ..model.kubelet import config_text, kubelet_drift
@@ -113,7 +113,7 @@ def back_changes(
     problems: list[Problem] = []
     if starts and not stays:
         drain = Drain(hook_left(host, seen)) if after.refused else Drain()
-        back = goes_back(host, to)
+        back = going_back.to(host, to)
         if after.refused and back:
             drain = Drain(drain.hook or "none", optional=True)
         # A kubelet that was removed gives these CPUs to no other pod.
@@ -150,18 +150,3 @@ def hook_left(host: Host, seen: Observation) -> t.Optional[str]:
     sections = [one.get("kubelet") for one in profiles if isinstance(one, dict)]
     hook = next((one.get("drain") for one in sections if isinstance(one, dict)), None)
     return hook if isinstance(hook, str) else seen.due or seen.drained[0] or None
-
-
-def goes_back(host: Host, to: t.Optional[Profile]) -> bool:
-    """Whether this profile (None: none) is the one before an unconfirmed one: the node goes back to it, by itself once its time is over.
-
-    What was not confirmed may be what keeps the hook from draining the node. Nor need the node be Ready afterwards: a way back that waits
-    for that may never end.
-    """
-    if not host.exists(state.UNCONFIRMED):
-        return False
-    from ..host import unconfirmed_file
-
-    found = unconfirmed_file.pending(host)
-    before = None if to is None else profile.to_data(to)
-    return found is not None and found.before == before

@@ -11,7 +11,6 @@ A start is no enforcement: a workload is admitted in audit mode and on a paused 
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import typing as t
 
 from ..host import state, workload_state
@@ -142,11 +141,11 @@ def refuse_admission(workload: Workload, declared: Profile, admitted: t.Sequence
         raise refusal(
             "may mean several units: admit each by its name, or declare it in the profile", path=path, value=pattern
         )
-    for one in (*declared.workloads, *admitted):
-        is_other = one.name != workload.name and one.has_resources and one.match == workload.match
-        if is_other and fnmatch.fnmatchcase(pattern, one.pattern):
-            message = f"is what the workload {one.name} matches: release that one, or match something else"
-            raise refusal(message, path=path, value=pattern)
+    others = (*declared.workloads, *(one for one in admitted if one.name != workload.name))
+    other = allocate_workloads.conflicting(workload, others)
+    if other is not None:
+        message = f"is what the workload {other.name} matches: release that one, or match something else"
+        raise refusal(message, path=path, value=pattern)
 
 
 def withdraw(host: Host, name: str) -> Admission:

@@ -228,6 +228,24 @@ def admitted_or_damage(host: Host) -> tuple[tuple[Workload, ...], str]:
         return (), f"{said}: grants stay as they are; admit or release the workloads again"
 
 
+def without_conflicts(host: Host, declared: Profile) -> t.Optional[Request]:
+    """The request to release the workloads that were admitted at run time and have the name or the unit of a declared one; None
+    where there is none: while a profile was unconfirmed they could be admitted, and the node goes back to the declared ones.
+    """
+    there = admitted(host)
+    left = tuple(one for one in there if conflicting(one, declared.workloads) is None)
+    return Request(admitted=left) if left != there else None
+
+
+def conflicting(workload: Workload, others: t.Iterable[Workload]) -> t.Optional[Workload]:
+    """The workload that has the name of another one, or matches what that one matches; None where there is none."""
+    for one in others:
+        is_other = one.has_resources and one.match == workload.match
+        if one.name == workload.name or (is_other and fnmatch.fnmatchcase(workload.pattern, one.pattern)):
+            return one
+    return None
+
+
 def admitted_in(host: Host, path: str) -> tuple[Workload, ...]:
     """The workloads in a file of those admitted. Raises ValueError or CorralError for a file that Corral did not write."""
     return profile.parse_workloads(state.checked_data(state.read_json(host, path)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import attempts, cgroup, hugepage_files, state
+from ..host import attempts, cgroup, going_back, hugepage_files, state
 from ..host.discovery import sysfs
 from ..host.files import Host
 from ..managers import registry
@@ -83,6 +83,8 @@ def compile_profile(
 
     if not (request or allocate_workloads.concerns(host, declared)):
         return context
+    if request is None and going_back.to(host, declared):
+        request = allocate_workloads.without_conflicts(host, declared)
     left, allocated = allocate_workloads.allocate(
         host, literal, topology, computed, request or allocate_workloads.NOTHING, fresh=fresh, before=before
     )
@@ -168,7 +170,9 @@ def plan_profile(
     kept = keeping_kubelet(host, context, parts) if may_restart else None
     if kept is not None:
         return plan_profile(host, kept, declare=declare, managers=managers)
-    problems = [problem for part in parts for problem in part.problems]
+    goes_back = going_back.to(host, context.declared)
+    # What workloads have that came with the profile that goes back is drift then.
+    problems = [problem for part in parts if not (goes_back and part.manager == WORKLOADS) for problem in part.problems]
     if context.resolved is not None:
         problems = list(map(context.resolved.as_declared, problems))
     if problems and not declared_profile.applied_already(host, context.declared):

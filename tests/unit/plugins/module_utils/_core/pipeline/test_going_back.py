@@ -1,0 +1,145 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A node goes back from an unconfirmed profile whatever workloads got while that was in force."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import typing as t
+
+import node
+import pytest
+import runs
+import services
+from _core.host import state
+from _core.model.profile import profile
+from _core.pipeline import confirming
+from _core.pipeline.confirming import Terms
+from example_counts import in_turn
+from test_workloads import BATCH, CHECKPOINT, DATAPLANE, OTHER, PROFILE, held, profile_with, roll_out, status, without
+from test_workloads import install as add_units
+
+SECONDS = 120
+EXTRA = "extra.service"
+HOLDS = ("--hold", "declared", "--limits")
+WIDE = {"name": "wide", "match": {"unit": EXTRA}, "limits": {"cpu": 4, "memory": "64Mi"}}
+TENANT = {
+    "name": "acme",
+    "members": {"units": ["feed.service", EXTRA]},
+    "quota": [{"name": "all", "hard": {"count/workloads": 1}}],
+}
+PLAIN = {"name": "plain", "pids": {"pid_max": 80000}}
+
+
+class Case(t.NamedTuple):
+    """A profile and the one after it, what is admitted then and what starts; the items after the way back, what ends, and who has CPUs."""
+
+    before: dict[str, t.Any]
+    after: dict[str, t.Any]
+    admitted: tuple[str, ...] = ()
+    started: tuple[str, ...] = ()
+    items: tuple[tuple[str, str], ...] = ()
+    granted: tuple[str, ...] = ("dataplane",)
+
+
+CASES = {
+    "another has its name": Case(
+        PROFILE, without("dataplane"), ("dataplane", "--unit", EXTRA, *HOLDS, "cpu=2,memory=64Mi")
+    ),
+    "another has its unit": Case(
+        PROFILE, without("dataplane"), ("extra", "--unit", DATAPLANE, *HOLDS, "cpu=2,memory=64Mi")
+    ),
+    "another has its CPUs": Case(
+        PROFILE,
+        without("dataplane"),
+        ("extra", "--unit", EXTRA, *HOLDS, "cpu=4,memory=64Mi"),
+        items=(("dataplane", "requests.cpu"),),
+    ),
+    "others run on its CPUs": Case(
+        profile_with(workloads=[WIDE]),
+        profile_with(workloads=[PROFILE["workloads"][2]]),
+        started=(BATCH, OTHER),
+        items=(("wide", "requests.cpu"),),
+        granted=("wide",),
+    ),
+    "another has its quota": Case(
+        profile_with(tenants=[TENANT]),
+        {**without("feed"), "tenants": [TENANT]},
+        ("extra", "--unit", EXTRA, *HOLDS, "cpu=100m,memory=64Mi"),
+        items=(("feed", "name"),),
+    ),
+    "there are no pools": Case(
+        PLAIN,
+        PROFILE,
+        ("extra", "--unit", EXTRA, *HOLDS, "cpu=2,memory=64Mi"),
+        items=(("workloads", "placement"),),
+        granted=(),
+    ),
+}
+
+
+def changed(fake: node.Node, case: Case) -> None:
+    """A node with the agent, on which the second profile waits for a confirmation that does not come."""
+    add_units(fake)
+    services.add(fake, EXTRA)
+    assert not runs.install(fake.host()).error
+    roll_out(fake, case.before)
+    outcome = confirming.declare(fake.host(), profile.parse(case.after), None, Terms(SECONDS))
+    assert (outcome.error, outcome.remaining) == ("", ())
+    if case.admitted:
+        assert runs.command(fake.host(), "admit", *case.admitted) == 0
+    for unit in case.started:
+        assert services.start(fake, unit)
+    fake.wait(SECONDS + 1)
+
+
+def went_back(fake: node.Node, case: Case) -> None:
+    """The profile before is in force, and what it cannot have is drift, until what has that is released or stops."""
+    assert not fake.has(state.UNCONFIRMED)
+    assert json.loads(fake.get(state.DECLARED)) == profile.to_data(profile.parse(case.before))
+    code = runs.tick(fake.host())
+    found = status(fake)
+    assert (found["error"], [(one["subject"], one["property"]) for one in found["items"]]) == (None, [*case.items])
+    assert code == (2 if case.items else 0)
+    if case.items and case.admitted:
+        assert runs.command(fake.host(), "release", case.admitted[0]) == 0
+    for unit in case.started:
+        services.stop(fake, unit)
+    runs.tick(fake.host())
+    assert runs.tick(fake.host()) == 0
+    assert status(fake)["in_sync"]
+    having = {name for name, cpus in held(fake).items() if cpus} if fake.has(CHECKPOINT) else set()
+    assert having == {*case.granted}
+
+
+@pytest.mark.parametrize("by_tick", [False, True], ids=["its unit", "a tick first"])
+@pytest.mark.parametrize("name", CASES)
+def test_what_workloads_got_meanwhile_keeps_no_node_from_going_back(
+    name: str, by_tick: bool, fake: node.Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The way back was refused again and again, and so were the ticks, as long as the workload was there."""
+    changed(fake, CASES[name])
+    if by_tick:
+        runs.tick(fake.host())
+    assert runs.command(fake.host(), "confirm", "--tick") == 0
+    assert "went back to" in capsys.readouterr().err or by_tick
+    went_back(fake, CASES[name])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_way_back_past_such_workloads_that_is_killed_is_made_again(
+    name: str, make: t.Callable[..., node.Node]
+) -> None:
+    prepared, case = make(), CASES[name]
+    changed(prepared, case)
+    sample = prepared.clone(prepared.root.with_name(f"{prepared.root.name}-sample"))
+    host = sample.host()
+    runs.command(host, "confirm", "--tick")
+    for number in in_turn(len(host.acts), name, list(CASES)):
+        fake = prepared.clone(prepared.root.with_name(f"{prepared.root.name}-{number}"))
+        with contextlib.suppress(node.Killed):
+            runs.command(fake.host("killed", number), "confirm", "--tick")
+        runs.command(fake.host(), "confirm", "--tick")
+        went_back(fake, case)
