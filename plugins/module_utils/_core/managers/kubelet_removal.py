@@ -18,7 +18,6 @@ from ..model.kubelet.kubelet_config import effective
 from ..model.plan import make_step
 from ..model.plan.context import Context
 from ..model.plan.plan import FILES, Change, Part, Step
-from ..model.profile import profile
 from ..model.profile.profile import Profile
 from ..model.values.errors import CorralError, Problem, refusal
 from . import kubelet_change, kubelet_observed
