@@ -393,7 +393,7 @@ def pools_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
     wanted = profile.parse(data) if data is not None else node_profile(host)
 
     def ask(machine: Host) -> tuple[Context, tuple[str, ...]]:
-        context = planning.compile_profile(machine, wanted)
+        context = planning.compile_profile(machine, wanted, keeps_kubelet=data is None)
         return context, preflight_notes.notes(machine, context)
 
     context, notes = replayed(module, host, ask)

@@ -61,7 +61,8 @@ def do_topology(host: Host, args: argparse.Namespace) -> int:
 
 def do_pools(host: Host, args: argparse.Namespace) -> int:
     """corral pools"""
-    context = planning.compile_profile(host, command_output.the_profile(host, args.profile))
+    declared = command_output.the_profile(host, args.profile)
+    context = planning.compile_profile(host, declared, keeps_kubelet=args.profile is None)
     if args.svg:
         return drawn_as_svg(context.topology, cpu_assignment.declared(context.pools, context.grants))
     drawn = cpu_map.cpu_map(context.topology, context.pools, context.grants, colour=command_output.coloured())

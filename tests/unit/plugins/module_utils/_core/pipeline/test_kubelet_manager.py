@@ -20,6 +20,7 @@ import pytest
 import runs
 import yaml
 from _core import main
+from _core.cli import status_text
 from _core.host import kubelet_ready, kubelet_state, node_hooks, state
 from _core.host.discovery import sysfs
 from _core.host.files import Host
@@ -1157,7 +1158,9 @@ def test_a_boot_reserves_no_cpu_of_pods_that_the_kubelet_keeps(fake: node.Node, 
     assert kubelet.config["reservedSystemCPUs"] == "0,2-4,6-7"
 
 
-def test_a_run_reserves_no_cpu_that_a_flag_of_the_kubelet_leaves_to_pods(fake: node.Node, kubelet: FakeKubelet) -> None:
+def test_a_run_reserves_no_cpu_that_a_flag_of_the_kubelet_leaves_to_pods(
+    fake: node.Node, kubelet: FakeKubelet, capsys: pytest.CaptureFixture[str]
+) -> None:
     service = f"/usr/lib/systemd/system/{fake_kubelet.UNIT}"
     fake.put(service, fake.get(service).replace("--config-dir", "--reserved-cpus=0,2,4,6,3,7 --config-dir"))
     kubelet.restart(fake)
@@ -1170,6 +1173,13 @@ def test_a_run_reserves_no_cpu_that_a_flag_of_the_kubelet_leaves_to_pods(fake: n
         runs.tick(host)
         assert [act for act in host.acts if "set-property" in act] == []
         assert cpus_of(fake, "system.slice", "corral_isolated.slice") == ("0,2,4,6", "3,7")
+    capsys.readouterr()
+    assert runs.command(fake.host(), "pools", "--json") == 0
+    published = json.loads(fake.get("/run/corral/pools.json"))
+    assert json.loads(capsys.readouterr().out) == published, "what programs read is what people see"
+    context = status_text.context_in_force(fake.host())
+    assert context is not None
+    assert cpuset.format(context.pools.reserved) == published["reserved"] == "0,2,4,6"
     kubelet.stop(fake)
     fake.put(service, fake.get(service).replace("--reserved-cpus=0,2,4,6,3,7 ", ""))
     assert runs.declare(fake.host(), **sections).remaining == ()
