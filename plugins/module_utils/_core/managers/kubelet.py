@@ -18,6 +18,7 @@ from ..host.files import Host
 from ..model.plan.context import Context
 from ..model.plan.plan import Change, Part
 from ..model.profile.profile import Profile
+from ..model.values import cpuset
 from .kubelet_places import DRAINED, DUE, KEPT, NAME, WRITES
 from .manager import Manager
 
@@ -27,17 +28,32 @@ def plan(host: Host, context: Context) -> Part:
     if context.profile.kubelet is not None:
         from . import kubelet_plan
 
-        return kubelet_plan.plan_section(host, context.profile.kubelet, context)
+        return with_pools(kubelet_plan.plan_section(host, context.profile.kubelet, context), context)
     held = is_held(host)
     if not held and not (context.fresh and pools_change(host, context)):
         return Part((), frozenset())
     if held:
         from . import kubelet_removal
 
-        return kubelet_removal.plan_without(host, context)
+        return with_pools(kubelet_removal.plan_without(host, context), context)
     from . import kubelet_plan
 
     return kubelet_plan.plan_beside(host, context)
+
+
+def with_pools(part: Part, context: Context) -> Part:
+    """The part, where the kubelet reserves other CPUs than the pools need with those that system services have meanwhile."""
+    if context.declared_pools is None:
+        return part
+    from ..model.kubelet.kubelet_wanted import RESERVED_CPUS
+
+    said = f"system services have CPUs {cpuset.format(context.pools.reserved)} meanwhile"
+    why = ("keys", "files", "configuration")  # the properties of items that say why the kubelet reserves others
+    changes = (
+        one._replace(reason=f"{one.reason}; {said}") if one.property in why or one.subject == RESERVED_CPUS else one
+        for one in part.changes
+    )
+    return part._replace(changes=tuple(changes))
 
 
 def pools_change(host: Host, context: Context) -> bool:

@@ -11,17 +11,14 @@ import typing as t
 
 from ..host import going_back
 from ..host.files import Host
-from ..model.cpu.pools import Pools
 from ..model.kubelet import kubelet_config, kubelet_drift, kubelet_rules, kubelet_wanted
 from ..model.kubelet.config_text import NotEditable
 from ..model.kubelet.kubelet_config import DEFAULT, Config, effective
 from ..model.kubelet.kubelet_drift import Difference
-from ..model.kubelet.kubelet_wanted import RESERVED_CPUS
 from ..model.plan.context import Context
 from ..model.plan.plan import Change, Part, Step
 from ..model.profile.profile_kubelet import Kubelet
 from ..model.profile.schema_types import CORRAL_SLICE
-from ..model.values import cpuset
 from ..model.values.errors import Problem
 from . import kubelet_change, kubelet_observed
 from .kubelet_change import Drain, State
@@ -38,18 +35,7 @@ def plan_section(host: Host, kubelet: Kubelet, context: Context) -> Part:
     seen = kubelet_observed.observe(host, context)
     if seen.missing:
         return without(host, seen, kubelet, context)
-    part = decide(host, seen, kubelet, context)
-    if context.declared_pools is None:
-        return part
-    return part._replace(changes=tuple(with_pools(one, context.pools) for one in part.changes))
-
-
-def with_pools(change: Change, pools: Pools) -> Change:
-    """An item that says why the kubelet reserves other CPUs, with those that system services have meanwhile."""
-    if change.subject != RESERVED_CPUS and change.property not in ("keys", "files"):
-        return change
-    said = f"system services have CPUs {cpuset.format(pools.reserved)} meanwhile"
-    return change._replace(reason=f"{change.reason}; {said}")
+    return decide(host, seen, kubelet, context)
 
 
 def plan_beside(host: Host, context: Context) -> Part:

@@ -12,7 +12,7 @@ import typing as t
 from ..host import attempts, cgroup, going_back, hugepage_files, state
 from ..host.discovery import sysfs
 from ..host.files import Host
-from ..managers import registry
+from ..managers import kubelet, registry
 from ..managers.registry import CHECKS, CPU, DEVICES, PROFILE, WORKLOADS
 from ..model.cpu import pools
 from ..model.cpu.handover import NoSafeOrder
@@ -66,7 +66,7 @@ def compile_profile(
     if resolved:
         computed = computed._replace(notes=(*computed.notes, *resolved.notes))
     wanted = computed
-    if keeps_kubelet and literal.kubelet is not None and literal.cpu is not None:
+    if keeps_kubelet and literal.cpu is not None and configures_kubelet(host, literal):
         computed = beside_kubelet(host, computed, topology)
     before = {one.target: one.value for one in befores if one.kind == "value" and one.value}
     original_cpus = {
@@ -89,6 +89,11 @@ def compile_profile(
         host, literal, topology, computed, request or allocate_workloads.NOTHING, fresh=fresh, before=before
     )
     return context._replace(pools=left, workloads=allocated)
+
+
+def configures_kubelet(host: Host, declared: Profile) -> bool:
+    """Whether Corral has a say in the kubelet's configuration: the profile has the section, or an earlier one had it and that is left."""
+    return declared.kubelet is not None or kubelet.is_held(host)
 
 
 def beside_kubelet(host: Host, computed: Pools, topology: Topology) -> Pools:
@@ -166,8 +171,9 @@ def plan_profile(
     except NoSafeOrder as stuck:
         problem = f"no order of steps hands the CPUs of {stuck} over without an overlap: apply a profile in between"
         raise CorralError(Problem("cpu", None, problem)) from None
-    may_restart = context.profile.kubelet is not None and not context.in_tick
-    kept = keeping_kubelet(host, context, parts) if may_restart else None
+    kept = None
+    if not context.in_tick and configures_kubelet(host, context.profile):
+        kept = keeping_kubelet(host, context, dict(zip(planning, parts)))
     if kept is not None:
         return plan_profile(host, kept, declare=declare, managers=managers)
     goes_back = going_back.to(host, context.declared)
@@ -189,7 +195,7 @@ def plan_profile(
     return plan
 
 
-def keeping_kubelet(host: Host, context: Context, parts: t.Iterable[Part]) -> t.Optional[Context]:
+def keeping_kubelet(host: Host, context: Context, parts: t.Mapping[str, Part]) -> t.Optional[Context]:
     """The pools as far as the CPUs allow that the kubelet reserves, where these parts do not make it reserve others.
 
     A flag wins, say, or something stands against changing this kubelet, or it runs with files that it has not read. None where the
@@ -200,7 +206,10 @@ def keeping_kubelet(host: Host, context: Context, parts: t.Iterable[Part]) -> t.
 
     if context.declared_pools is not None or context.profile.cpu is None:
         return None
-    changes = [change for part in parts for change in part.changes]
+    part = parts.get(kubelet.MANAGER.name, Part((), frozenset()))
+    if context.profile.kubelet is None and not part.owned:
+        return None  # What an earlier profile configured goes back to what others do, which is their matter.
+    changes = part.changes
     reserves = [one for one in changes if one.subject == RESERVED_CPUS]
     starts = any(one.target == kubelet_unit.UNIT and one.value == "start" for change in changes for one in change.steps)
     if all(one.steps for one in reserves) and (reserves or starts):

@@ -1263,6 +1263,28 @@ def test_a_file_that_the_running_kubelet_has_not_read_gives_no_cpu_of_pods_away(
     assert json.loads(fake.get(state.STATUS))["in_sync"]
 
 
+def test_a_section_that_is_left_out_gives_no_cpu_of_pods_away_before_the_kubelet_restarts(
+    fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    """A tick that found the profile, or one after a power cut in the run, reserved CPUs while the kubelet had its keys as before."""
+    runs.declare(fake.host(), cpu=CPU, kubelet=STATIC)
+    fill_with_pod(fake, kubelet)
+    cpu = {**CPU, "reserved": {"cpus": "0-2,4,6"}}
+    declared_by_hand(fake, cpu=cpu)
+    runs.tick(fake.host())
+    # Pods would lose their CPUs by the restart: once a tick has applied the profile, a run says so instead of being refused.
+    for look in (runs.tick, lambda host: runs.declare(host, cpu=cpu), runs.tick):
+        look(fake.host())
+        assert cpus_of(fake, "system.slice") == ("0,2,4,6",)
+        (item,) = json.loads(fake.get(state.STATUS))["items"]
+        assert item["reason"].endswith("; system services have CPUs 0,2,4,6 meanwhile")
+    assert (kubelet.acts, kubelet.config["reservedSystemCPUs"]) == ([], "0,2-4,6-7")
+    shutil.rmtree(fake.root / "sys/fs/cgroup/kubepods.slice")
+    assert runs.declare(fake.host(), cpu=cpu).remaining == ()
+    assert cpus_of(fake, "system.slice") == ("0-2,4,6",)
+    assert kubelet.config.get("reservedSystemCPUs") is None
+
+
 def test_the_files_of_a_kubelet_that_is_gone_bound_nothing(fake: node.Node, kubelet: FakeKubelet) -> None:
     """A package that is removed leaves /var/lib/kubelet; k3s, which leaves the section out, may run there by then."""
     optional = {**STATIC, "optional": True}
