@@ -182,6 +182,7 @@ def machine(host: Host, context: Context, *, pools_stay: bool = False) -> Machin
         (topology.machine_memory_kib or 0) << 10,
         limits,
         len((host.read("/proc/swaps") or "").splitlines()) > 1,
+        context.pools.exclusive,
     )
 
 

@@ -112,7 +112,8 @@ def beside_kubelet(host: Host, computed: Pools, topology: Topology) -> Pools:
     if config.unread or config.newer:
         known = published_reserve(host)
         reserve = (known & reserve) or known or reserve
-    return computed if reserve == computed.reserved | computed.isolated else pools.within(computed, topology, reserve)
+    wanted = computed.reserved | computed.isolated | computed.exclusive
+    return computed if reserve == wanted else pools.within(computed, topology, reserve)
 
 
 def published_reserve(host: Host) -> frozenset[int]:

@@ -59,7 +59,7 @@ class Machine(NamedTuple):
 
     ``reserved`` and ``isolated`` are the profile's pools (None: it has none), ``isolcpus`` what the kernel isolates. ``numa`` has the
     bytes of each NUMA node by kind (memory, hugepages-2Mi …) with the hugepages that the profile declares; ``pids`` is the smaller of
-    pid_max and threads-max (None: not known).
+    pid_max and threads-max (None: not known). ``exclusive`` are the CPUs that workloads of an earlier profile keep until they stop.
     """
 
     version: t.Optional[tuple[int, int]]
@@ -72,6 +72,7 @@ class Machine(NamedTuple):
     memory: int = 0
     pids: t.Optional[int] = None
     swap: bool = False
+    exclusive: frozenset[int] = cpuset.EMPTY
 
 
 class Wanted(NamedTuple):
@@ -120,7 +121,7 @@ def compile(kubelet: Kubelet, machine: Machine) -> Wanted:
     if kubelet.memory_manager_policy == "none" and kubelet.reserved_memory is None:
         data["reservedMemory"] = []
     if machine.reserved is not None:
-        data[RESERVED_CPUS] = cpuset.format(machine.reserved | machine.isolated)
+        data[RESERVED_CPUS] = cpuset.format(machine.reserved | machine.isolated | machine.exclusive)
     if machine.version is None:
         return Wanted(data)
     if data.get(MAXIMUM_AGE) == "0s" and not KEYS[MAXIMUM_AGE].known(machine.version[1]):

@@ -18,6 +18,7 @@ import fake_kubelet
 import node
 import pytest
 import runs
+import services
 import yaml
 from _core import main
 from _core.cli import status_text
@@ -1283,6 +1284,33 @@ def test_a_section_that_is_left_out_gives_no_cpu_of_pods_away_before_the_kubelet
     assert runs.declare(fake.host(), cpu=cpu).remaining == ()
     assert cpus_of(fake, "system.slice") == ("0-2,4,6",)
     assert kubelet.config.get("reservedSystemCPUs") is None
+
+
+@pytest.mark.parametrize("hold", ["declared", "running"])
+def test_the_kubelet_gives_no_pod_the_cpus_that_a_workload_keeps_until_it_stops(hold: str, fake: node.Node) -> None:
+    """The profile that brings the section has no policy for grants any more; the kubelet got the CPUs of one that ran on."""
+    own = {"name": "own", "match": {"unit": "own.service"}, "hold": hold, "limits": {"cpu": 2, "memory": "64Mi"}}
+    strict = 'cpuManagerPolicy: static\ncpuManagerPolicyOptions: {strict-cpu-reservation: "true"}\n'
+    kubelet = fake_kubelet.install(fake, base=f'{BASE}reservedSystemCPUs: "0,2-4,6"\n{strict}')
+    services.add(fake, "own.service")
+    runs.install(fake.host())
+    reserved = {"reserved": {"cpus": "0,4"}}
+    cpu = {**reserved, "policy": "static", "shared": {"min_cpus": 1}}
+    assert runs.declare(fake.host(), cpu=cpu, workloads=[own]).remaining == ()
+    assert services.start(fake, "own.service")
+    assert cpus_of(fake, "corral_own.slice") == ("2,6",)
+    assert runs.declare(fake.host(), cpu=reserved, kubelet=STATIC, workloads=[own]).remaining == ()
+    assert kubelet.config["reservedSystemCPUs"] == "0,2,4,6"
+    for dummy in range(2):
+        assert runs.declare(fake.host(), cpu=reserved, kubelet=STATIC, workloads=[own]).applied == ()
+        fake.wait(10)
+        assert runs.tick(fake.host()) == 0
+    services.stop(fake, "own.service")
+    runs.tick(fake.host())
+    (item,) = json.loads(fake.get(state.STATUS))["items"]
+    assert (item["subject"], item["actual"], item["wanted"]) == ("reservedSystemCPUs", "0,2,4,6", "0,4")
+    assert runs.declare(fake.host(), cpu=reserved, kubelet=STATIC, workloads=[own]).remaining == ()
+    assert kubelet.config["reservedSystemCPUs"] == "0,4"
 
 
 def test_the_files_of_a_kubelet_that_is_gone_bound_nothing(fake: node.Node, kubelet: FakeKubelet) -> None:
