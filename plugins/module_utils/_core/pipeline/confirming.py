@@ -41,6 +41,7 @@ class Terms(NamedTuple):
 AT_ONCE = Terms()
 # Applies a profile, and calls its argument right before the first step.
 Run = t.Callable[[t.Optional[t.Callable[[], None]]], Outcome]
+TOO_LATE = "the time of profile {} is over, and the node goes back: apply it again with force to keep it"
 COMMAND_SECONDS = 60  # for one run of the command that confirms
 
 
@@ -53,7 +54,15 @@ def refuse(host: Host, declared: Profile, terms: Terms) -> None:
         )
         raise refusal(message, path="confirm_timeout", value=terms.seconds)
     if not terms.force:
+        refuse_expired(host, declared)
         refuse_rejected(host, declared)
+
+
+def refuse_expired(host: Host, declared: Profile) -> None:
+    """Raise CorralError for a profile from which the node goes back now: in a moment it is one that went back."""
+    found = expired(host)
+    if found is not None and not found.failed and found.hash == history.hash_of(profile.to_data(declared)):
+        raise refusal(TOO_LATE.format(found.name), path="name", value=declared.name)
 
 
 def declare(
@@ -184,10 +193,7 @@ def to_confirm(host: Host, digits: str = "") -> t.Optional[Pending]:
         raise refusal(message, path="hash", value=found.hash)
     if found is not None and unconfirmed_file.left(host, found) <= 0:
         # The profile before may be in force already, which is then what was found well.
-        message = (
-            f"the time of profile {found.name} is over, and the node goes back: apply it again with force to keep it"
-        )
-        raise refusal(message, path="hash", value=found.hash)
+        raise refusal(TOO_LATE.format(found.name), path="hash", value=found.hash)
     return found
 
 

@@ -243,6 +243,28 @@ def test_a_confirmation_that_comes_too_late_keeps_nothing(ticked: bool, rolled: 
     assert json.loads(rolled.get(state.APPLIED)) == json.loads(before)
 
 
+@pytest.mark.parametrize("ticked", [False, True])
+def test_drift_that_is_corrected_too_late_keeps_nothing_either(ticked: bool, rolled: node.Node) -> None:
+    """It confirmed the profile, while ``corral drift`` showed the way back, which may fail for hours."""
+    before = rolled.get(state.DECLARED)
+    change(rolled)
+    rolled.wait(SECONDS + 1)
+    if ticked:
+        runs.tick(rolled.host())
+    rolled.put("/etc/sysctl.d/90-corral.conf", "")
+    refused = "the time of profile edge is over, and the node goes back: apply it again with force to keep it"
+    for late in (lambda: runs.command(rolled.host(), "reconcile"), lambda: change(rolled, terms=Terms())):
+        with pytest.raises(CorralError, match=refused):
+            late()
+    assert waits(rolled)
+    if ticked:
+        assert change(rolled, terms=Terms(force=True)).applied
+        assert not waits(rolled)
+        return
+    assert timer(rolled) == 0
+    assert rolled.get(state.DECLARED) == before
+
+
 def test_another_change_begins_the_wait_anew_and_goes_back_to_what_was_confirmed(rolled: node.Node) -> None:
     origins = {"cpu.reserved.cores_per_numa": "group_vars/edge.yml"}
     confirming.declare(rolled.host(), profile.parse(node.edge()), origins)
