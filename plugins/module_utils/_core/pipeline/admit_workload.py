@@ -202,7 +202,7 @@ def to_be_applied(host: Host, request: Request, name: str, *, with_files: bool) 
     refuse(context, name)
     # A release may restore values of other managers as well.
     starts = bool(request.start) and not with_files
-    plan = planning.plan_grants(host, context) if starts else planning.plan_profile(host, context)
+    plan = planning.plan_grants(host, context) if starts else planning.plan_profile(host, context, leaves_kubelet=True)
     problems = [problem for part in plan.parts for problem in part.problems if problem.path.startswith(f"{name}.")]
     if problems:
         raise CorralError(*problems)
@@ -226,7 +226,7 @@ def execute(host: Host, request: Request, name: str, *, with_files: bool = False
     def again() -> Plan:
         if not refresh:
             return plan._replace(changes=())
-        left = planning.plan_profile(host, applying.refresh(host, context))
+        left = planning.plan_profile(host, applying.refresh(host, context), leaves_kubelet=True)
         return narrowed(left, None if with_files else phases(host))
 
     outcome = applying.apply(host, plan, again)

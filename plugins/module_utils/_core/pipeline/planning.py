@@ -145,15 +145,21 @@ def plan_grants(host: Host, context: Context) -> Plan:
         plan = plan_profile(host, context, managers=GRANTS)
         if not plan.obsolete:
             return plan
-    return plan_profile(host, context)
+    return plan_profile(host, context, leaves_kubelet=True)
 
 
 def plan_profile(
-    host: Host, context: Context, *, declare: bool = False, managers: t.Optional[t.Sequence[str]] = None
+    host: Host,
+    context: Context,
+    *,
+    declare: bool = False,
+    managers: t.Optional[t.Sequence[str]] = None,
+    leaves_kubelet: bool = False,
 ) -> Plan:
     """The plan that makes the profile true, as far as ``managers`` (None: all of them) plan it.
 
-    ``declare`` also makes it the node's declared profile.
+    ``declare`` also makes it the node's declared profile. ``leaves_kubelet``: nothing of the kubelet's part will be executed, so that what
+    stands against that is no reason to refuse the rest.
 
     Raises CorralError when the profile cannot begin on this node (a mount's path is taken, a PID budget is exceeded);
     a profile that is already applied is not refused but reported.
@@ -176,10 +182,12 @@ def plan_profile(
     if not context.in_tick and configures_kubelet(host, context.profile):
         kept = keeping_kubelet(host, context, dict(zip(planning, parts)))
     if kept is not None:
-        return plan_profile(host, kept, declare=declare, managers=managers)
-    goes_back = going_back.to(host, context.declared)
-    # What workloads have that came with the profile that goes back is drift then.
-    problems = [problem for part in parts if not (goes_back and part.manager == WORKLOADS) for problem in part.problems]
+        return plan_profile(host, kept, declare=declare, managers=managers, leaves_kubelet=leaves_kubelet)
+    spared = {kubelet.MANAGER.name} if leaves_kubelet else set[str]()
+    if going_back.to(host, context.declared):
+        spared.add(WORKLOADS)  # What workloads have that came with the profile that goes back is drift then.
+    judged = (part for name, part in zip(planning, parts) if name not in spared)
+    problems = [problem for part in judged for problem in part.problems]
     if context.resolved is not None:
         problems = list(map(context.resolved.as_declared, problems))
     if problems and not declared_profile.applied_already(host, context.declared):

@@ -1339,6 +1339,22 @@ def test_a_start_of_a_workload_reserves_no_cpu_that_the_kubelet_may_give_to_a_po
     assert cpus_of(fake, "system.slice") == ("0,2,4,6",)
 
 
+@pytest.mark.parametrize("obstacle", OBSTACLES)
+def test_a_start_is_not_refused_for_what_stands_against_changing_the_kubelet(
+    obstacle: str, fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    """In mode audit, or on a paused node, no tick applies the profile: starts were refused for as long."""
+    workload = {"name": "batch", "match": {"unit": "batch.service"}, "hold": "running", "limits": {"cpu": "500m"}}
+    runs.declare(fake.host(), cpu=CPU, kubelet=STATIC, workloads=[workload])
+    declared_by_hand(fake, cpu=CPU, kubelet={**STATIC, "max_pods": 20}, workloads=[workload])
+    OBSTACLES[obstacle](fake, kubelet)
+    assert admit_workload.start(fake.host(), "batch", "a-run").grant is not None
+    runs.command(fake.host(), "admit", "late", "--unit", "late.service", "--limits", "cpu=100m,memory=16Mi")
+    assert kubelet.acts == ["stop", "start"], "those of the first run"
+    with pytest.raises(CorralError):
+        runs.declare(fake.host(), cpu=CPU, kubelet={**STATIC, "max_pods": 20}, workloads=[workload])
+
+
 def test_hugepages_that_are_no_longer_declared_restart_a_kubelet_as_well(fake: node.Node, kubelet: FakeKubelet) -> None:
     static = {"memory_manager_policy": "static", "system_reserved": {"memory": "1Gi"}}
     assert runs.declare(fake.host(), kubelet=static, memory=MORE_PAGES).remaining == ()
