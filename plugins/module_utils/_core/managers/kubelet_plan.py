@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import going_back
+from ..host import going_back, kubelet_unit
 from ..host.files import Host
 from ..model.kubelet import kubelet_config, kubelet_drift, kubelet_rules, kubelet_wanted
 from ..model.kubelet.config_text import NotEditable
@@ -41,7 +41,7 @@ def plan_section(host: Host, kubelet: Kubelet, context: Context) -> Part:
 def plan_beside(host: Host, context: Context) -> Part:
     """The part of a profile that leaves the kubelet to others: a note where its hugepages make a state file unfit."""
     seen = kubelet_observed.observe(host, context)
-    if seen.missing or seen.process is None:
+    if seen.missing or (seen.process is None and not kubelet_unit.is_installed(host)):
         return Part((), frozenset())
     now = effective(seen.layers, seen.flags)
     after = kubelet_change.state_under(host, seen, now, context)

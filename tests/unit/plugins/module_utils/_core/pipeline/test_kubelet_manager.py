@@ -1430,11 +1430,18 @@ def test_a_kubelet_of_others_that_hugepages_keep_from_starting_again_is_told(
     assert note.startswith(
         f"the kubelet would not start again with {ROOT}/memory_manager_state once hugepages have changed: "
     )
+    kubelet.stop(fake)
+    assert notes(MORE_PAGES) == [note], "nor one that is stopped"
+    unit = fake.get("/usr/lib/systemd/system/kubelet.service")
+    fake.drop("/usr/lib/systemd/system/kubelet.service")
+    assert notes(MORE_PAGES) == [], "of one that was removed its files are left"
+    fake.put("/usr/lib/systemd/system/kubelet.service", unit)
+    kubelet.start(fake)
     assert runs.declare(fake.host(), memory=MORE_PAGES).error == ""
     assert notes(MORE_PAGES) == []
     fitting_memory_state(fake, kubelet)
     assert notes({}) == [note], "they go back"
-    assert (kubelet.starts, kubelet.acts) == (2, [])
+    assert (kubelet.starts, kubelet.acts) == (3, [])
     fake.put(CONFIG, BASE)
     kubelet.restart(fake)
     fake.put(
