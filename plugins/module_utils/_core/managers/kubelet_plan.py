@@ -90,12 +90,12 @@ def decide(host: Host, seen: Observation, kubelet: Kubelet, context: Context) ->
     differences = kubelet_drift.changing(now, then.config, None if knows else wanted.data)
     after = kubelet_change.state_under(host, seen, then.config, context) if knows else State()
     starts = bool(differences)
-    if knows and seen.process and not starts and kubelet_change.is_made_unfit(host, seen, now, after, context):
+    if seen.process and not starts and kubelet_change.is_made_unfit(host, seen, now, after, context):
         starts = True
         refusals += stopped_for_good(host, seen)
     drain = Drain(kubelet.drain)
     back = (starts or bool(after.refused)) and going_back.to(host, context.declared)
-    if after.refused and back:
+    if back:
         drain = Drain(kubelet.drain or hook_left(host, seen) or "none", optional=True)
     refusals += kubelet_change.problems(after, drain) if starts or not seen.process else []
     overridden = kubelet_drift.overridden(then.config, wanted.data)
