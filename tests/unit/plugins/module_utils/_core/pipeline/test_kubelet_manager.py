@@ -130,7 +130,7 @@ def test_a_kubelet_in_a_slice_of_its_own_is_the_one_of_its_unit(
 ) -> None:
     """As where kubelet and runtime have Slice=runtime.slice: it counted as one that its unit does not run, and was refused."""
     kubelet.stop(fake)
-    fake.put(f"/etc/systemd/system/{fake_kubelet.UNIT}.d/slice.conf", "[Service]\nSlice={own}\n")
+    fake.put(f"/etc/systemd/system/{fake_kubelet.UNIT}.d/slice.conf", f"[Service]\nSlice={own}\n")
     fake.systemd.run_slice(own)
     kubelet.place = f"{fake.systemd.place(own)}/{fake_kubelet.UNIT}"
     kubelet.start(fake)
@@ -309,6 +309,20 @@ def test_where_the_node_was_not_ready_before_the_kubelets_health_alone_counts(
     rolled_out(fake, **PODS)
 
 
+@pytest.mark.parametrize("runs_now", [True, False], ids=["no API server", "stopped"])
+def test_of_a_node_that_is_not_waited_for_nothing_is_asked_or_said(runs_now: bool, fake: node.Node) -> None:
+    """A kubelet without --kubeconfig has no API server, and one that is stopped does not make its node Ready."""
+    if runs_now:
+        kubelet = fake_kubelet.install(fake)
+    else:
+        kubelet, dummy = with_api_server(fake)
+        kubelet.stop(fake)
+        fake.put(state.KUBELET_DUE, "")
+    context = planning.compile_profile(fake.host(), node.parsed(kubelet=PODS), fresh=True)
+    assert [note for note in planning.plan_profile(fake.host(), context).notes if "Ready" in note] == []
+    assert kubelet.acts == []
+
+
 def test_what_stops_the_look_after_an_undo_does_not_hide_why_it_was_undone(
     fake: node.Node, kubelet: FakeKubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -361,6 +375,31 @@ def test_cpus_are_not_taken_from_pods_without_a_word_about_draining(fake: node.N
     assert kubelet.acts == []
     rolled_out(fake, **STATIC, drain="none")
     assert kubelet.acts == ["stop", "start"]
+
+
+def test_a_pod_without_a_log_is_named_by_its_uid_and_no_more_than_four_pods_are(fake: node.Node) -> None:
+    with_exclusive_pod(fake)
+    (log,) = (fake.root / "var/log/containers").iterdir()
+    log.unlink()
+    (line,) = refusal(fake, **STATIC)
+    assert "lose their exclusive CPUs or memory: uid. Drain" in line
+    refused = (kubelet_change.Refused(STATE, "", 0o600, "other CPUs"),)
+    for count, words in ((4, "memory: a, b, c, d. Drain"), (5, "memory: a, b, c, d …. Drain")):
+        found = kubelet_change.State(refused, assigned=tuple("abcde"[:count]))
+        (problem,) = kubelet_change.problems(found, kubelet_change.Drain())
+        assert words in problem.message
+
+
+def test_a_tick_says_of_a_change_that_pods_would_lose_by_that_it_restarts_nothing(fake: node.Node) -> None:
+    """Whether the node has to be drained is what the rollout says."""
+    kubelet = with_exclusive_pod(fake)
+    assert not runs.declare(fake.host()).error
+    fake.put(state.DECLARED, json.dumps(node.edge(kubelet=STATIC)))
+    assert runs.tick(fake.host(), by_timer=False) == 2
+    reasons = dict(drift(fake))
+    assert {"cpuManagerPolicyOptions", "reservedSystemCPUs"} <= reasons.keys()
+    assert [one for one in reasons.values() if "a tick restarts no kubelet" not in one or "drain" in one] == []
+    assert kubelet.acts == []
 
 
 def test_swap_for_pods_needs_a_kubelet_that_starts_with_swap(fake: node.Node, kubelet: FakeKubelet) -> None:
@@ -419,6 +458,19 @@ def test_memory_of_pods_that_are_gone_stops_no_change_beside_one_with_cpus(fake:
     rolled_out_without_cpus(fake, max_pods=40)
     assert kubelet.acts == ["stop", "start"]
     assert [path.name[:31] for path in (fake.root / ROOT[1:]).glob("*corral*")] == ["memory_manager_state.corral-pol"]
+
+
+def test_pods_keep_their_memory_where_the_other_file_alone_is_set_aside(fake: node.Node, kubelet: FakeKubelet) -> None:
+    """Nothing is to be drained: the kubelet accepts the file that gives them NUMA memory."""
+    memory = {"memory_manager_policy": "static", "system_reserved": {"memory": "1Gi"}}
+    rolled_out(fake, **memory)
+    exclusive_pod(fake)  # It has no CPUs of its own.
+    fake.put(STATE, json.dumps({"policyName": "none", "defaultCpuSet": "", "checksum": 0}))
+    kubelet.restart(fake)
+    fitting_memory_state(fake, kubelet, 1 << 20)
+    rolled_out(fake, **memory, **STATIC)
+    names = [path.name.rpartition("-")[0] for path in (fake.root / ROOT[1:]).glob("*.corral-*")]
+    assert names == ["cpu_manager_state.corral-policy"]
 
 
 def test_memory_is_not_taken_from_pods_either(fake: node.Node, kubelet: FakeKubelet) -> None:
@@ -1603,6 +1655,18 @@ def test_a_node_may_do_without(prepare: t.Callable[[node.Node], None], fake: nod
     outcome = runs.declare(fake.host(), kubelet={**PODS, "optional": True})
     assert (outcome.error, ours(outcome.applied), ours(outcome.remaining)) == ("", [], [])
     assert any("kubelet is left out (kubelet.optional)" in note for note in outcome.plan.notes)
+
+
+def test_a_tick_leaves_the_file_of_a_kubelet_that_is_gone_to_a_run(fake: node.Node, kubelet: FakeKubelet) -> None:
+    section = {**PODS, "optional": True}
+    rolled_out(fake, **section)
+    kubelet.stop(fake)
+    for path in ("/usr/lib/systemd/system/kubelet.service", CONFIG):
+        fake.drop(path)
+    runs.tick(fake.host())
+    assert fake.has(DROPIN)
+    rolled_out(fake, **section)
+    assert not fake.has(DROPIN)
 
 
 @pytest.mark.parametrize("legacy", [False, True], ids=["v2", "v1"])
