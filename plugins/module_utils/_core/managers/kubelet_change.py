@@ -152,7 +152,7 @@ def cause(refusal: str) -> str:
 
 def stops(seen: Observation) -> bool:
     """Whether the kubelet has to be stopped and started: it runs, or an earlier run stopped it."""
-    return seen.process is not None or seen.due is not None
+    return seen.process is not None or seen.due
 
 
 def readiness(host: Host, seen: Observation) -> tuple[list[Step], list[str]]:
@@ -175,7 +175,7 @@ def restart(
     if not stops(seen):
         return aside(state, now)
     hook = drain.hook if drain.hook not in (None, "none") and state.drains else None
-    steps = [make_step.file(DUE, hook or seen.due or "", CLAIM, -20)]
+    steps = [make_step.file(DUE, "", CLAIM, -20)]
     if hook:
         steps.append(make_step.hook(hook, "drain", CLAIM, -10)._replace(optional=drain.optional))
     # What the new kubelet makes is of the new configuration: an undo removes it, for the one before would refuse it.
@@ -185,7 +185,7 @@ def restart(
     address = health_address(config)
     if address:
         steps.append(make_step.health(kubelet_unit.UNIT, address, START, 60))
-    return [*steps, *ready, *finish(hook or seen.due or seen.drained[0])]
+    return [*steps, *ready, *finish(hook or seen.drained[0])]
 
 
 def finish(hook: str) -> list[Step]:
@@ -196,13 +196,13 @@ def finish(hook: str) -> list[Step]:
 
 def unfinished(seen: Observation, *, by_tick: bool) -> list[Change]:
     """What a run that was ended left to do. A tick has started the kubelet again, and leaves the rest to a run."""
-    if seen.due is None:
+    if not seen.due:
         return still_drained(seen, by_tick=by_tick)
     reason = "a run was ended while it changed the kubelet" + (": roll the profile out again" if by_tick else "")
     steps: list[Step] = []
     if not by_tick:
         start = [make_step.unit(kubelet_unit.UNIT, "start", START, 50)] if seen.process is None else []
-        steps = [*start, *finish(seen.due or seen.drained[0])]
+        steps = [*start, *finish(seen.drained[0])]
     return [Change(NAME, kubelet_unit.UNIT, "change", "unfinished", "finished", reason, DUE, tuple(steps))]
 
 

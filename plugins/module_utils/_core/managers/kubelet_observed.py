@@ -53,7 +53,7 @@ class Observation(NamedTuple):
 
     ``layers`` are the files in the kubelet's order with their ``texts``, ``wrong`` what is wrong with them; ``flags`` are those of the
     process, or of the unit. ``links`` are those of the files that are links. ``due``: an earlier run was ended while it changed the
-    kubelet; the text is the hook that has to resume ("": none). ``drained``: see node_hooks.drained_by().
+    kubelet. ``drained``: see node_hooks.drained_by().
     """
 
     missing: str = ""
@@ -67,7 +67,7 @@ class Observation(NamedTuple):
     links: t.Container[str] = ()
     version_error: str = ""
     kept: Kept = Kept()
-    due: t.Optional[str] = None
+    due: bool = False
     drained: tuple[str, str] = ("", "")
     machine: Machine = Machine(None, cpuset.EMPTY)
 
@@ -113,7 +113,7 @@ def observe(host: Host, context: Context, *, pools_stay: bool = False) -> Observ
         modes={path: host.mode(path) or 0o644 for path, text in texts.items() if text is not None},
         links=[path for path in texts if host.link(path) is not None],
         kept=earlier,
-        due=None if context.at_boot else host.read(DUE),  # A boot starts it after this.
+        due=not context.at_boot and host.exists(DUE),  # A boot starts it after this.
         drained=node_hooks.drained_by(host),
         machine=machine(host, context, pools_stay=pools_stay),
     )

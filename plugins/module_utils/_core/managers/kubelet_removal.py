@@ -121,8 +121,8 @@ def back_changes(
         asks = acts(seen, context) and not problems and not back
         ready, dummy = kubelet_change.readiness(host, seen) if asks else ([], [])
         steps += kubelet_change.restart(seen, after, then, drain, context.now, ready)
-    elif (seen.due is not None or seen.drained[0]) and not context.at_boot:
-        steps += kubelet_change.finish(seen.due or seen.drained[0])
+    elif (seen.due or seen.drained[0]) and not context.at_boot:
+        steps += kubelet_change.finish(seen.drained[0])
     if not steps:
         return [], []
     shown = ", ".join(one.key for one in differences) or ("other hugepages" if unfit else "as Corral left it")
@@ -148,4 +148,4 @@ def hook_left(host: Host, seen: Observation) -> t.Optional[str]:
     profiles = [state.read_json(host, state.DECLARED), *(one.profile for one in (current, *past) if one)]
     sections = [one.get("kubelet") for one in profiles if isinstance(one, dict)]
     hook = next((one.get("drain") for one in sections if isinstance(one, dict)), None)
-    return hook if isinstance(hook, str) else seen.due or seen.drained[0] or None
+    return hook if isinstance(hook, str) else seen.drained[0] or None

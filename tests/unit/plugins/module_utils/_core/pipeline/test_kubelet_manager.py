@@ -706,6 +706,22 @@ def test_a_node_that_a_killed_run_drained_resumes(declared: bool, fake: node.Nod
     assert not fake.has("/run/corral/kubelet-due")
 
 
+@pytest.mark.parametrize("leave", [runs.remove, runs.declare], ids=["removal", "section"])
+def test_a_node_that_a_killed_run_did_not_drain_does_not_resume(
+    leave: t.Callable[[Host], Outcome], fake: node.Node
+) -> None:
+    """An administrator may have drained it."""
+    kubelet = with_exclusive_pod(fake)
+    assert not runs.declare(fake.host()).error
+    section = {**STATIC, "drain": "/usr/sbin/drainer"}
+    due = 1 + next(at for at, act in enumerate(count(fake, section)) if state.KUBELET_DUE in act)
+    with pytest.raises(node.Killed):
+        runs.declare(fake.host("killed", due), kubelet=section)
+    assert (fake.has(state.KUBELET_DUE), fake.has(state.DRAINED)) == (True, False)
+    assert leave(fake.host()).error == ""
+    assert (kubelet.hooks, fake.has(state.KUBELET_DUE)) == ([], False)
+
+
 def drift(fake: node.Node) -> list[tuple[str, str]]:
     return [(item["subject"], item["reason"]) for item in json.loads(fake.get("/run/corral/status.json"))["items"]]
 
