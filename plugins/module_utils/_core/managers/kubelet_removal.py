@@ -106,7 +106,7 @@ def back_changes(
     now, then = effective(seen.layers, seen.flags), effective(layers, seen.flags)
     differences = kubelet_drift.changing(now, then)
     after = kubelet_change.state_under(host, seen, then, context)
-    unfit = seen.process is not None and kubelet_change.is_made_unfit(host, seen, now, after, context)
+    unfit = kubelet_change.is_made_unfit(host, seen, now, after, context)
     starts = bool(differences) or unfit
     stays = kubelet_unit.cannot_start(host) if starts and seen.process is not None else ""
     problems: list[Problem] = []

@@ -1455,6 +1455,23 @@ def test_hugepages_that_go_back_restart_a_kubelet_whose_configuration_stays(
 
 
 @LEAVE
+def test_a_stopped_kubelet_starts_with_hugepages_that_went_back(
+    leave: t.Callable[[Host], Outcome], fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    static = {"memory_manager_policy": "static", "system_reserved": {"memory": "1Gi"}}
+    runs.declare(fake.host(), kubelet=static, memory=MORE_PAGES)
+    fake.put(CONFIG, yaml.safe_dump({**yaml.safe_load(BASE), **yaml.safe_load(fake.get(DROPIN))}))
+    kubelet.restart(fake)
+    fitting_memory_state(fake, kubelet)
+    kubelet.stop(fake)
+    kubelet.acts.clear()
+    outcome = runs.remove(fake.host()) if leave is runs.remove else runs.declare(fake.host(), memory={})
+    assert (outcome.error, kubelet.acts) == ("", [])
+    names = [path.name.rpartition("-")[0] for path in (fake.root / ROOT[1:]).glob("memory*")]
+    assert names == ["memory_manager_state.corral-memory"]
+
+
+@LEAVE
 def test_hugepages_that_go_back_take_no_memory_from_pods_without_a_word_about_draining(
     leave: t.Callable[[Host], Outcome], fake: node.Node, kubelet: FakeKubelet
 ) -> None:
