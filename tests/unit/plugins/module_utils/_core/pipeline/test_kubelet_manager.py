@@ -1455,6 +1455,18 @@ def test_hugepages_that_go_back_restart_a_kubelet_whose_configuration_stays(
 
 
 @LEAVE
+def test_a_kubelet_runs_on_that_others_configure_as_the_profile_did(
+    leave: t.Callable[[Host], Outcome], fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    rolled_out(fake, **PODS)
+    fake.put(CONFIG, yaml.safe_dump({**yaml.safe_load(BASE), **yaml.safe_load(fake.get(DROPIN))}))
+    kubelet.restart(fake)
+    kubelet.acts.clear()
+    assert leave(fake.host()).error == ""
+    assert (kubelet.acts, fake.has(DROPIN), bool(kubelet.pid)) == ([], False, True)
+
+
+@LEAVE
 def test_a_stopped_kubelet_starts_with_hugepages_that_went_back(
     leave: t.Callable[[Host], Outcome], fake: node.Node, kubelet: FakeKubelet
 ) -> None:
@@ -1469,6 +1481,23 @@ def test_a_stopped_kubelet_starts_with_hugepages_that_went_back(
     assert (outcome.error, kubelet.acts) == ("", [])
     names = [path.name.rpartition("-")[0] for path in (fake.root / ROOT[1:]).glob("memory*")]
     assert names == ["memory_manager_state.corral-memory"]
+
+
+def test_a_file_of_this_name_that_was_there_before_comes_back_and_its_state_stays(
+    fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    before = yaml.safe_dump({**fake_kubelet.HEAD, "cpuManagerPolicy": "static", "reservedSystemCPUs": "0,2-4,6-7"})
+    kubelet.stop(fake)
+    fake.put(DROPIN, before)
+    fake.drop(STATE)
+    kubelet.start(fake)
+    rolled_out(fake, **STATIC, max_pods=50)
+    kubelet.stop(fake)
+    fake.put(STATE, json.dumps({"policyName": "static", "defaultCpuSet": "0-7", "checksum": 0}))
+    assert runs.remove(fake.host()).error == ""
+    kubelet.start(fake)
+    assert (fake.get(DROPIN), fake.has(STATE), bool(kubelet.pid)) == (before, True, True)
+    assert json.loads(fake.get(STATE))["defaultCpuSet"] == "0-7"
 
 
 @LEAVE
