@@ -142,8 +142,8 @@ def pod_with_its_own_cpu() -> t.Iterator[None]:
         wait("the pod is gone", lambda: not pods(), 120)
         return
     state = {"policyName": "static", "defaultCpuSet": "", "entries": {"uid": {"main": ""}}, "checksum": 0}
-    shared = json.loads(read(STATE))["defaultCpuSet"].split(",")
-    state.update(defaultCpuSet=",".join(shared[1:]), entries={"uid": {"main": shared[0]}})
+    own, *shared = map(str, sorted(numbers(json.loads(read(STATE))["defaultCpuSet"])))
+    state.update(defaultCpuSet=",".join(shared), entries={"uid": {"main": own}})
     run("systemctl", "stop", UNIT)
     write(STATE, json.dumps(state))
     group = f"{CPUSETS}/kubepods.slice/kubepods-poduid.slice/cri-containerd-{'0123456789abcdef' * 4}.scope"

@@ -5,7 +5,8 @@
 """A stand-in for the kubelet, installed as /usr/local/bin/kubelet where no real one can be had. It runs no pods.
 
 It reads --config and the drop-ins of --config-dir, ends with the kubelet's words where a real one of 1.36 would refuse its CPU manager's
-state, writes that file where there is none, and answers /healthz. As a real one it is healthy for a moment before it ends.
+policy or state, writes that file where there is none, and answers /healthz. As a real one it is healthy for a moment before it ends.
+What else a real one would refuse it takes: other keys, and the memory manager's state, which it does not have.
 It loads what only that needs when it starts: its version is asked for on nodes that are so slow that seconds matter.
 """
 
@@ -61,54 +62,116 @@ def configuration() -> dict[str, t.Any]:
 
 
 def cpus(text: str) -> set[int]:
-    """A list of CPUs."""
+    """A list of CPUs. Raises ValueError in Go's words."""
     found: set[int] = set()
     for part in text.split(",") if text else ():
         first, dummy, last = part.partition("-")
+        for word in (first, last or first):
+            if not word.isdecimal():
+                raise ValueError(f'strconv.Atoi: parsing "{word}": invalid syntax')
         found |= set(range(int(first), int(last or first) + 1))
     return found
 
 
 def shown(found: set[int]) -> str:
     """The same as text."""
-    return ",".join(map(str, sorted(found)))
+    firsts = [cpu for cpu in sorted(found) if cpu - 1 not in found]
+    lasts = [cpu for cpu in sorted(found) if cpu + 1 not in found]
+    return ",".join(f"{first}-{last}" if last > first else f"{first}" for first, last in zip(firsts, lasts))
 
 
-def check_state(config: dict[str, t.Any], path: str) -> None:
+def checksum(policy: str, default: str, entries: dict[str, dict[str, str]]) -> int:
+    """That of a state file: FNV-1a of the struct as Go prints it."""
+    pods = " ".join(
+        f"{uid}:map[{' '.join(f'{name}:{own[name]}' for name in sorted(own))}]" for uid, own in sorted(entries.items())
+    )
+    text = f"(*state.CPUManagerCheckpoint){{PolicyName:(string){policy} DefaultCPUSet:(string){default} "
+    text += f"Entries:(map[string]map[string]string)map[{pods}] Checksum:(checksum.Checksum)0}}"
+    found = 0x811C9DC5
+    for byte in text.encode():
+        found = (found ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return found
+
+
+def check_policy(config: dict[str, t.Any]) -> None:
+    """Raise ValueError where there would be no CPU manager of this policy."""
+    policy, options = config.get("cpuManagerPolicy") or "none", config.get("cpuManagerPolicyOptions") or {}
+    if policy == "none" and options:
+        named = " ".join(f"{name}:{options[name]}" for name in sorted(options))
+        raise ValueError(f"None policy: received unsupported options=map[{named}]")
+    kept = [config.get("reservedSystemCPUs"), *((config.get(key) or {}).get("cpu") for key in ("kubeReserved", "systemReserved"))]  # fmt: skip
+    if policy == "static" and not any(kept):
+        raise ValueError(
+            "[cpumanager] the static policy requires systemreserved.cpu + kubereserved.cpu to be greater than zero"
+        )
+
+
+def restored(text: str, policy: str) -> tuple[set[int], dict[str, dict[str, set[int]]]]:
+    """The shared CPUs of a state file (v2), and those of each container. Raises ValueError where the CPU manager does not read it."""
+    try:
+        state = {key.lower(): value for key, value in json.loads(text).items()}
+    except ValueError:
+        raise ValueError("unexpected end of JSON input") from None  # It is torn.
+    own, default, entries = state["policyname"], state.get("defaultcpuset", ""), state.get("entries") or {}
+    if state.get("checksum") not in (0, checksum(own, default, entries)):
+        raise ValueError("checkpoint is corrupted")
+    if own != policy:
+        raise ValueError(f'configured policy "{policy}" differs from state checkpoint policy "{own}"')
+    what = f'default cpu set "{default}"'
+    try:
+        shared = cpus(default)
+        taken: dict[str, dict[str, set[int]]] = {}
+        for uid, containers in entries.items():
+            for name, listed in containers.items():
+                what = f'cpuset "{listed}" for container "{name}" in pod "{uid}"'
+                taken.setdefault(uid, {})[name] = cpus(listed)
+    except ValueError as error:
+        raise ValueError(f"could not parse {what}: {error}") from None
+    return shared, taken
+
+
+def check_state(config: dict[str, t.Any], path: str, online: set[int]) -> None:
     """Raise ValueError where the CPU manager would not start; make its file where there is none."""
     policy = config.get("cpuManagerPolicy") or "none"
     reserved = cpus(config.get("reservedSystemCPUs") or "")
-    with open("/sys/devices/system/cpu/online", encoding="utf-8") as file:
-        online = cpus(file.read().strip())
     strict = str((config.get("cpuManagerPolicyOptions") or {}).get("strict-cpu-reservation")) == "true"
     usable = online - reserved if strict else online
     try:
         with open(path, encoding="utf-8") as file:
-            state = json.load(file)
+            default, taken = restored(file.read(), policy)
     except FileNotFoundError:
-        default = shown(usable) if policy == "static" else ""
+        made = shown(usable) if policy == "static" else ""
         with open(f"{path}.new", "w", encoding="utf-8") as file:
-            json.dump({"policyName": policy, "defaultCpuSet": default, "checksum": 0}, file)
+            json.dump({"policyName": policy, "defaultCpuSet": made, "checksum": checksum(policy, made, {})}, file)
         os.rename(f"{path}.new", path)
         return
-    if state["policyName"] != policy:
+    except ValueError as error:
         raise ValueError(
-            f'could not restore state from checkpoint: configured policy "{policy}" differs from state checkpoint policy '
-            f'"{state["policyName"]}", please drain this node and delete the CPU manager checkpoint file "{path}" before restarting Kubelet'
-        )
+            f"could not restore state from checkpoint: {error}, please drain this node and delete the CPU manager checkpoint "
+            f'file "{path}" before restarting Kubelet'
+        ) from None
     if policy != "static":
         return
-    default = cpus(state["defaultCpuSet"])
+    if not default:
+        if taken:
+            raise ValueError("default cpuset cannot be empty")
+        return
     if strict and reserved & default:
         raise ValueError(
             f'some of strictly reserved cpus: "{shown(reserved & default)}" are present in defaultCpuSet: "{shown(default)}"'
         )
     if not strict and not reserved <= default:
         raise ValueError(f'not all reserved cpus: "{shown(reserved)}" are present in defaultCpuSet: "{shown(default)}"')
-    taken = {cpu for pod in state.get("entries", {}).values() for own in pod.values() for cpu in cpus(own)}
-    if default | taken != usable:
+    for uid, containers in taken.items():
+        for name, own in containers.items():
+            if own & default:
+                raise ValueError(
+                    f'pod: {uid}, container: {name} cpuset: "{shown(own)}" overlaps with default cpuset "{shown(default)}"'
+                )
+    known = default.union(*(own for containers in taken.values() for own in containers.values()))
+    if known != usable:
         raise ValueError(
-            f'current set of available CPUs "{shown(usable)}" doesn\'t match with CPUs in state "{shown(default | taken)}"'
+            f'current set of available CPUs "{shown(usable)}" doesn\'t match with CPUs in state "{shown(known)}"'
         )
 
 
@@ -134,14 +197,22 @@ def main() -> int:
         print(VERSION)
         return 0
     config = configuration()
+    try:
+        check_policy(config)
+    except ValueError as error:
+        print(f'E1125 "command failed" err="failed to run Kubelet: {error}"', file=sys.stderr, flush=True)
+        return 1
     serve()
     time.sleep(BEFORE_CHECKS)
+    with open("/sys/devices/system/cpu/online", encoding="utf-8") as file:
+        online = cpus(file.read().strip())
     try:
         if os.path.exists(BROKEN) and config.get("maxPods") == 13:
             raise ValueError("made to fail")
-        check_state(config, f"{flag('root-dir', '/var/lib/kubelet')}/cpu_manager_state")
+        check_state(config, f"{flag('root-dir', '/var/lib/kubelet')}/cpu_manager_state", online)
     except ValueError as error:
-        print(f'E1125 "Failed to start ContainerManager" err="{error}"', file=sys.stderr, flush=True)
+        said = f"start cpu manager error: {error}"
+        print(f'E1125 "Failed to start ContainerManager" err="{said}"', file=sys.stderr, flush=True)
         return 1
     print(f"started: {json.dumps(config, sort_keys=True)}", flush=True)
     threading.Event().wait()
