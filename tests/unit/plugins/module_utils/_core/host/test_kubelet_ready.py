@@ -136,6 +136,7 @@ OTHER = base64.b64encode(b"-----BEGIN CERTIFICATE-----\nsecret\n-----END CERTIFI
     ("user", "cluster", "said"),
     [
         ({"token": "secret"}, {}, "its user has no client-certificate and client-key, which name files"),
+        ({"client-certificate": "own.crt"}, {}, "its user has no client-certificate and client-key, which name files"),
         ({"client-certificate": "gone.crt", "client-key": "own.key"}, {}, "No such file or directory"),
         (None, {"insecure-skip-tls-verify": "true"}, "insecure-skip-tls-verify is not supported"),
         (None, {"proxy-url": "http://secret"}, "proxy-url is not supported"),
@@ -168,13 +169,25 @@ def test_comments_among_the_authorities_are_no_obstacle(server: Server) -> None:
     assert (found.ready, found.said) == (True, "")
 
 
-@pytest.mark.parametrize("text", ["", "a: [secret", "- secret", "current-context: b", None])
-def test_a_kubeconfig_that_names_nothing_is_told(tmp_path: Path, text: str | None) -> None:
+NO_USER = "current-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n"
+NO_USER += 'clusters: [{name: a, cluster: {server: "https://127.0.0.1"}}]\nusers: [{name: a, user: secret}]\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", " is empty"),
+        ("a: [secret", " is not YAML, or PyYAML is not installed"),
+        ("- secret", " names no server and user in its current context"),
+        ("current-context: b", " names no server and user in its current context"),
+        (NO_USER, " names no server and user in its current context"),
+        (None, ": No such file or directory"),
+    ],
+)
+def test_a_kubeconfig_that_names_nothing_is_told(tmp_path: Path, text: str | None, said: str) -> None:
     file = tmp_path / "kubelet.conf"
     file.write_text(text) if text is not None else None
-    found = asked(str(file))
-    assert found.ready is None
-    assert found.said.startswith(str(file)) and "secret" not in found.said
+    assert asked(str(file)) == Readiness(None, f"{file}{said}")
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,8 @@ def test_keys_in_a_file_of_others_change_and_all_else_stays(fake: node.Node) -> 
     assert fake.get(CONFIG) == BASE.replace("maxPods: 110", "maxPods: 50") + lines
     assert kubelet.config["maxPods"] == 50
     fake.put(CONFIG, fake.get(CONFIG).replace("enabled: false # nobody", "enabled: true"))
-    assert not runs.remove(fake.host()).error
+    outcome = runs.remove(fake.host())
+    assert (outcome.error, [one.reason for one in ours(outcome.applied)]) == ("", ["no longer declared"])
     assert fake.get(CONFIG) == BASE.replace("enabled: false # nobody", "enabled: true"), (
         "what others changed meanwhile stays"
     )
@@ -446,6 +447,16 @@ def test_a_change_that_no_pod_loses_by_drains_nothing(fake: node.Node) -> None:
     assert (kubelet.acts, kubelet.hooks) == (["stop", "start"], [])
 
 
+def test_a_node_without_containers_is_not_drained(fake: node.Node) -> None:
+    kubelet = with_exclusive_pod(fake)
+    shutil.rmtree(fake.root / "sys/fs/cgroup/kubepods.slice")
+    (fake.root / STATE[1:]).chmod(0o640)
+    rolled_out(fake, **STATIC, drain="/usr/sbin/drainer")
+    assert (kubelet.acts, kubelet.hooks) == (["stop", "start"], [])
+    (aside,) = (fake.root / ROOT[1:]).glob("cpu_manager_state.corral-*")
+    assert aside.stat().st_mode & 0o777 == 0o640
+
+
 def rolled_out_without_cpus(fake: node.Node, **kubelet: t.Any) -> None:
     outcome = runs.declare(fake.host(), cpu=None, kubelet=kubelet)
     assert (outcome.error, ours(outcome.remaining)) == ("", [])
@@ -701,6 +712,10 @@ def test_a_node_that_a_killed_run_drained_resumes(declared: bool, fake: node.Nod
     assert kubelet.acts == ["drain", "stop"]
     runs.tick(fake.host())
     assert kubelet.acts == ["drain", "stop", "start"]
+    if declared:
+        assert ("kubelet.service", "a run was ended while it changed the kubelet: roll the profile out again") in drift(
+            fake
+        )
     rolled_out(fake, **section)
     assert kubelet.acts[-1] == "resume"
     assert not fake.has("/run/corral/kubelet-due")
@@ -1947,6 +1962,18 @@ def test_a_kubelet_that_could_not_be_started_again_is_not_stopped(
     assert (kubelet.acts, bool(kubelet.pid), fake.has(DROPIN)) == ([], True, False)
 
 
+def test_lines_go_back_beside_a_kubelet_that_could_not_be_started_again(fake: node.Node) -> None:
+    kubelet = fake_kubelet.install(fake, dropins=False)
+    rolled_out(fake, max_pods=60)
+    masked(fake)
+    kubelet.acts.clear()
+    outcome = runs.remove(fake.host())
+    assert (outcome.error, kubelet.acts, bool(kubelet.pid), fake.get(CONFIG)) == ("", [], True, BASE)
+    (item,) = ours(outcome.applied)
+    said = f"no longer declared; kubelet.service is masked (/etc/systemd/system/{fake_kubelet.UNIT}): systemctl unmask kubelet.service: "
+    assert item.reason == f"{said}the running kubelet keeps the configuration that it read"
+
+
 def as_json(text: str) -> str:
     return json.dumps(yaml.safe_load(text))
 
@@ -2159,6 +2186,8 @@ def test_a_boot_waits_for_no_kubelet_that_starts_after_it(fake: node.Node, kubel
         ({"healthzBindAddress": "::"}, "::1:10248"),
         ({"healthzBindAddress": "10.0.0.7"}, "10.0.0.7:10248"),
         ({"healthzPort": "x"}, "127.0.0.1:10248"),
+        ({"healthzPort": True}, "127.0.0.1:10248"),
+        ({"healthzPort": 70000}, "127.0.0.1:10248"),
     ],
 )
 def test_where_a_kubelet_is_asked_for_its_health(keys: dict[str, t.Any], wanted: str) -> None:
