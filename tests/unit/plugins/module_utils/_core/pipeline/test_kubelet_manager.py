@@ -838,6 +838,16 @@ def test_a_stopped_kubelet_is_not_started(fake: node.Node, kubelet: FakeKubelet)
     assert kubelet.pid, "its state was set aside"
 
 
+def test_a_stopped_kubelet_without_a_configuration_of_others_is_one(fake: node.Node, kubelet: FakeKubelet) -> None:
+    """Its unit has --config-dir alone."""
+    kubelet.stop(fake)
+    unit = "/usr/lib/systemd/system/kubelet.service"
+    fake.put(unit, fake.get(unit).replace(f" --config={CONFIG}", ""))
+    fake.drop(CONFIG)
+    rolled_out(fake, **PODS)
+    assert yaml.safe_load(fake.get(DROPIN))["maxPods"] == 50
+
+
 def test_a_flag_that_wins_is_drift_that_names_where_it_is(fake: node.Node) -> None:
     kubelet = fake_kubelet.install(fake, flags="--max-pods=70 --pod-max-pids=100")
     outcome = runs.declare(fake.host(), kubelet=PODS)

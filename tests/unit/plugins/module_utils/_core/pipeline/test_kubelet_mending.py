@@ -117,6 +117,13 @@ def test_a_state_file_that_the_kubelet_would_refuse_is_not_enforced(tree: Tree, 
     assert systemd.asked == []
 
 
+def test_without_a_state_file_nothing_is_known_of_shared_cpus(tree: Tree, systemd: Systemd) -> None:
+    tree.container("0-7", pod=GONE, name="web", identity=OTHER)
+    (tree.folder / "var/lib/kubelet/cpu_manager_state").unlink()
+    assert mended(tree, systemd) == []
+    assert systemd.asked == []
+
+
 def test_a_torn_file_of_devices_with_which_the_kubelet_starts_keeps_nothing_from_it(
     tree: Tree, systemd: Systemd
 ) -> None:

@@ -193,6 +193,23 @@ ODD: st.SearchStrategy[t.Any] = st.recursive(
 KEYS = st.sampled_from([*sorted(ASKED_BY), "cgroupsPerQOS", "podsPerCore", "featureGates", "healthzPort"])
 
 
+def test_reserves_that_are_less_than_what_is_used_are_told_in_their_units() -> None:
+    used = [kubelet_sizing.Use(name, 30 << 20, tasks) for name, tasks in (("a", 5), ("b", 700), ("c", 80), ("d", 900))]
+    config = effective([Layer("f", {"systemReserved": {"memory": "100Mi", "pid": "1000"}, "kubeReserved": {"pid": 9}})])
+    way_out = "reserve more, or pods may use what it needs"
+    assert kubelet_sizing.exceeded(config, used) == [
+        (
+            "what runs beside pods uses memory 120Mi now (a 30Mi, b 30Mi, c 30Mi), and kubeReserved and systemReserved add up to "
+            f"100Mi: {way_out}"
+        ),
+        (
+            "what runs beside pods uses pid 1685 now (d 900, b 700, c 80), and kubeReserved and systemReserved add up to 1009: "
+            f"{way_out}"
+        ),
+    ]
+    assert kubelet_sizing.exceeded(effective([]), [kubelet_sizing.Use("a", 0, 5)]) == []
+
+
 @given(config=st.dictionaries(KEYS, ODD, max_size=5), wanted=st.dictionaries(KEYS, ODD, max_size=2))
 def test_no_configuration_of_others_is_too_odd_to_judge(config: dict[str, t.Any], wanted: dict[str, t.Any]) -> None:
     in_force = effective([Layer(FILE, config)])
