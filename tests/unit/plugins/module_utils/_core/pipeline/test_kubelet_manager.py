@@ -1704,12 +1704,19 @@ def without_own_file(fake: node.Node) -> None:
         fake.put(path, fake.get(path).replace(CONFIG, "/etc/app/settings.yaml"))
 
 
+def not_configured_yet(fake: node.Node) -> None:
+    kubelet = fake_kubelet.install(fake)
+    kubelet.stop(fake)
+    fake.drop(CONFIG)
+
+
 def k3s(fake: node.Node) -> None:
     fake.put("/proc/77/comm", "k3s-server\n")
 
 
 REFUSED: list[tuple[t.Callable[[node.Node], None], dict[str, t.Any], str]] = [
     (no_kubelet, PODS, "kubelet: this node has no kubelet: there is no kubelet.service and no /var/lib/kubelet/config.yaml, install it first"),
+    (not_configured_yet, PODS, f"kubelet: {CONFIG}: cannot be read: No such file or directory: correct that first"),
     (k3s, PODS, "kubelet: /proc/77: k3s runs here (process 77): its kubelet is part of it"),
     (old, PODS, "kubelet: 1.27: Corral configures kubelets from 1.28 on: update it"),
     (of_1_30, STATIC, "kubelet.cpu_manager_policy_options.strict-cpu-reservation: true: the installed kubelet 1.30 does not know"),

@@ -194,7 +194,9 @@ KEYS = st.sampled_from([*sorted(ASKED_BY), "cgroupsPerQOS", "podsPerCore", "feat
 
 
 def test_reserves_that_are_less_than_what_is_used_are_told_in_their_units() -> None:
-    used = [kubelet_sizing.Use(name, 30 << 20, tasks) for name, tasks in (("a", 5), ("b", 700), ("c", 80), ("d", 900))]
+    used = [
+        kubelet_sizing.Use(name, 30 << 20, tasks) for name, tasks in (("a", 5), ("b", 700), ("c", 80), ("d", 5 << 20))
+    ]
     config = effective([Layer("f", {"systemReserved": {"memory": "100Mi", "pid": "1000"}, "kubeReserved": {"pid": 9}})])
     way_out = "reserve more, or pods may use what it needs"
     assert kubelet_sizing.exceeded(config, used) == [
@@ -203,7 +205,7 @@ def test_reserves_that_are_less_than_what_is_used_are_told_in_their_units() -> N
             f"100Mi: {way_out}"
         ),
         (
-            "what runs beside pods uses pid 1685 now (d 900, b 700, c 80), and kubeReserved and systemReserved add up to 1009: "
+            "what runs beside pods uses pid 5243665 now (d 5242880, b 700, c 80), and kubeReserved and systemReserved add up to 1009: "
             f"{way_out}"
         ),
     ]
