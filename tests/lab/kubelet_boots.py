@@ -297,6 +297,9 @@ def removed() -> None:
     run("corral", "reconcile", timeout=600)
     expect("pools", pools(), [0, 0])
     expect("the drop-in", os.path.exists(DROPIN), False)
+    wait("it has started", has_started, 120)
+    config = running_with()
+    expect("what it runs with", (config["maxPods"], config.get("reservedSystemCPUs") or ""), (110, ""))
     in_sync()
 
 

@@ -97,8 +97,8 @@ def from_none_to_static() -> None:
     expect("as it was", read(f"{ROOT}/{aside()[0]}"), old)
     config = running_with()
     expect("what it runs with", (config["cpuManagerPolicy"], config["maxPods"]), ("static", 50))
-    reserved = json.loads(read("/run/corral/pools.json"))["reserved"]
-    expect("the reserved pool", config["reservedSystemCPUs"], reserved)
+    expect("the kubelet's reserve", numbers(config["reservedSystemCPUs"]), numbers(RESERVED))
+    expect("the CPUs of system.slice", numbers(read(f"{CPUSETS}/system.slice/{EFFECTIVE}")), numbers(RESERVED))
     expect("the file of others", read(CONFIG), base().strip())
     in_sync()
 
@@ -165,6 +165,7 @@ def the_hook() -> None:
         declare({"cpu_manager_policy": "none", "drain": HOOK})
         expect("the hook", read(HOOK_LOG).split(), ["drain", "resume"])
         expect("set aside", len(aside()), 2)
+        expect("what it runs with", running_with().get("cpuManagerPolicy") or "none", "none")
         if is_real():
             wait(
                 "the pod is back, on all CPUs",
@@ -378,6 +379,8 @@ def a_flag_wins() -> None:
     write(ENVIRONMENT, "KUBELET_EXTRA_ARGS=--max-pods=70\n")
     run("systemctl", "restart", UNIT)
     expect("the code", tried({"max_pods": 50})[0], 2)
+    wait("it has started", has_started, 120)
+    expect("what it runs with", running_with()["maxPods"], 70)
     said = run("corral", "drift", code=2)
     expect("named", f"the flag --max-pods in {ENVIRONMENT} wins over every file" in said, True)
     write(ENVIRONMENT, "KUBELET_EXTRA_ARGS=\n")

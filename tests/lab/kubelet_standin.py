@@ -4,7 +4,7 @@
 
 """A stand-in for the kubelet, installed as /usr/local/bin/kubelet where no real one can be had. It runs no pods.
 
-It reads --config and the drop-ins of --config-dir, ends with the kubelet's words where a real one of 1.36 would refuse its CPU manager's
+It reads --config, the drop-ins of --config-dir and --max-pods, ends with the kubelet's words where a real one of 1.36 would refuse its CPU manager's
 policy or state, writes that file where there is none, and answers /healthz. As a real one it is healthy for a moment before it ends.
 What else a real one would refuse it takes: other keys, and the memory manager's state, which it does not have.
 It loads what only that needs when it starts: its version is asked for on nodes that are so slow that seconds matter.
@@ -58,6 +58,8 @@ def configuration() -> dict[str, t.Any]:
             if patch.get("kind") != "KubeletConfiguration":
                 raise ValueError(f"{name}: no kind is registered")
             config = merged(config, patch)
+    if flag("max-pods"):
+        config["maxPods"] = int(flag("max-pods"))
     return config
 
 
