@@ -65,8 +65,10 @@ def option(config: Config, name: str) -> bool:
 
 
 def settings_of(config: Config, topology: Topology) -> CpuSettings:
-    """What the CPU manager goes by. Without reservedSystemCPUs it chooses as many as are reserved in all."""
+    """What the CPU manager goes by: under the policy static alone what is reserved. Without reservedSystemCPUs it chooses as many CPUs."""
     policy = str(config.get("cpuManagerPolicy"))
+    if policy != start_checks.STATIC_CPU:
+        return CpuSettings(policy, topology.online, cpuset.EMPTY)
     strict = option(config, "strict-cpu-reservation")
     listed = config.get("reservedSystemCPUs")
     if listed:

@@ -226,6 +226,18 @@ def test_without_a_list_the_kubelet_reserves_as_many_cpus_as_are_reserved_in_all
     assert 'not all reserved cpus: "0,4"' in tree.look().refusals[0].refusal
 
 
+@pytest.mark.parametrize("policy", ["none", "static"])
+@pytest.mark.parametrize("reserve", ['systemReserved: {cpu: "64"}', 'reservedSystemCPUs: "x"'])
+def test_a_reserve_that_cannot_be_is_one_for_the_policy_static_alone(policy: str, reserve: str, tree: Tree) -> None:
+    """The CPU manager of the policy none asks for none; other checks may refuse the key."""
+    text = CONFIG.replace('reservedSystemCPUs: "0-1"', reserve).replace("static", policy)
+    tree.write("var/lib/kubelet/config.yaml", text)
+    tree.state(default="0-7" if policy == "static" else "", policy=policy)
+    found = tree.look()
+    said = [one.refusal for one in found.refusals]
+    assert bool(said) == (policy == "static"), said
+
+
 def test_the_assignment_of_a_pod_that_is_gone_leaks(tree: Tree) -> None:
     tree.state(entries={GONE: {"main": "4-5"}})
     assert findings(tree.look()) == [("leaked", GONE, "4-5")]
