@@ -91,7 +91,7 @@ def inspect_cpus(host: Host, root_dir: str, config: Config, topology: Topology) 
     """The CPU manager's file. What was read of one that is refused counts for the findings all the same."""
     path, text = f"{root_dir}/{CPU.file}", host.read(f"{root_dir}/{CPU.file}")
     found = unread(host, path, text)
-    if found is not None or text is None:
+    if text is None:
         return found or File(path, exists=False), None
     read = state_files.read(CPU, text, pod_level=gate(config))
     file = File(path, exists=True, version=read.version)
@@ -114,7 +114,7 @@ def inspect_memory(host: Host, root_dir: str, config: Config, numa: Amounts) -> 
     """The memory manager's file, on a machine with these bytes by NUMA node and kind."""
     path, text = f"{root_dir}/{MEMORY.file}", host.read(f"{root_dir}/{MEMORY.file}")
     found = unread(host, path, text)
-    if found is not None or text is None:
+    if text is None:
         return found or File(path, exists=False), None
     read = state_files.read(MEMORY, text, pod_level=gate(config))
     file = File(path, exists=True, version=read.version)
@@ -127,7 +127,8 @@ def inspect_memory(host: Host, root_dir: str, config: Config, numa: Amounts) -> 
     except Refused as error:
         return file._replace(refusal=state_files.advice(MEMORY, path, str(error))), state
     try:
-        start_checks.check_memory(restored, policy, numa, reserved_memory(config))
+        reserved = reserved_memory(config) if policy == start_checks.STATIC_MEMORY else {}
+        start_checks.check_memory(restored, policy, numa, reserved)
     except Refused as error:
         return file._replace(refusal=str(error)), state
     return file, state
@@ -158,7 +159,7 @@ def counted(host: Host) -> tuple[str, dict[int, dict[str, int]]]:
         return "", {}
     path = f"{kubelet_node.files(host, running).root_dir}/{MEMORY.file}"
     read = state_files.read(MEMORY, host.read(path) or "", pod_level=True)
-    if read.refusal or read.values.get("PolicyName") != start_checks.STATIC_MEMORY:
+    if read.values.get("PolicyName") != start_checks.STATIC_MEMORY:
         return "", {}
     nodes = state_files.memory_state(read).nodes
     return path, {
@@ -194,7 +195,7 @@ def inspect_devices(host: Host, root_dir: str) -> tuple[File, t.Optional[DeviceS
     path = f"{root_dir}/{state_files.DEVICE_FILE}"
     text = host.read(path)
     found = unread(host, path, text)
-    if found is not None or not text:
+    if not text:
         return found or File(path, exists=text is not None), None
     try:
         state = state_files.read_devices(text)

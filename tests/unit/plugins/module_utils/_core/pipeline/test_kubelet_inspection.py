@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import typing as t
 from pathlib import Path
 
@@ -455,6 +456,45 @@ def test_memory_and_devices_of_a_pod_that_is_gone_leak_as_well(tree: Tree) -> No
     assert findings(found) == [("leaked", GONE, "")]
     assert found.files[2].version == "checksum wrong"
     assert kubelet_report.to_data(found)["devices"][0]["devices"] == {"0": ["d0"]}
+
+
+# Reserved in two rows of one node: 1 GiB, and one page of 2 MiB.
+ROWS = "[{numaNode: 0, limits: {memory: 1Gi}}, {numaNode: 0, limits: {hugepages-2Mi: 2Mi}}]"
+# The kubelet's file of a machine with 4 GiB, 3 pages of 2 MiB and these reserves, and what its checksum is of.
+ON_4_GIB = (
+    '{"policyName":"Static","machineState":{"0":{"numberOfAssignments":0,"memoryMap":{"hugepages-2Mi":{"total":6291456,"systemReserved":2097152,'
+    '"allocatable":4194304,"reserved":0,"free":4194304},"memory":{"total":4294967296,"systemReserved":1073741824,"allocatable":3214934016,'
+    '"reserved":0,"free":3214934016}},"cells":[0]}},"checksum":%d}'
+)
+HASHED = (
+    "(*state.MemoryManagerCheckpoint){PolicyName:(string)Static MachineState:(state.NUMANodeMap)map[0:<*>{NumberOfAssignments:(int)0 "
+    "MemoryMap:(map[v1.ResourceName]*state.MemoryTable)map[hugepages-2Mi:<*>{TotalMemSize:(uint64)6291456 SystemReserved:(uint64)2097152 "
+    "Allocatable:(uint64)4194304 Reserved:(uint64)0 Free:(uint64)4194304} memory:<*>{TotalMemSize:(uint64)4294967296 "
+    "SystemReserved:(uint64)1073741824 Allocatable:(uint64)3214934016 Reserved:(uint64)0 Free:(uint64)3214934016}] Cells:([]int)[0]}] "
+    "Entries:(state.ContainerMemoryAssignments)map[] Checksum:(checksum.Checksum)0}"
+)
+OF_NONE = '{"policyName":"None","machineState":{},"checksum":4236770233}'
+
+
+@pytest.mark.parametrize(
+    ("policy", "rows", "said"),
+    [
+        ("Static", ROWS, []),
+        ("Static", ROWS.replace("1Gi", "1025Mi"), ["[memorymanager] the expected machine state is different from the real one"]),
+        ("Static", ROWS.replace("Mi: 2Mi", "Mi: 4Mi"), ["[memorymanager] the expected machine state is different from the real one"]),
+        ("Static", "[{a: 1}]", ["reservedMemory: 'limits'"]),
+        ("None", "[{a: 1}]", []),
+    ],
+)  # fmt: skip
+def test_memory_is_reserved_as_the_configuration_says(policy: str, rows: str, said: list[str], tree: Tree) -> None:
+    node = "sys/devices/system/node/node0"
+    tree.write(f"{node}/meminfo", f"Node 0 MemTotal: {4 << 20} kB\n")
+    shutil.rmtree(tree.folder / node / "hugepages")
+    tree.write(f"{node}/hugepages/hugepages-2048kB/nr_hugepages", "3\n")
+    tree.write("var/lib/kubelet/config.yaml", f"{CONFIG}memoryManagerPolicy: {policy}\nreservedMemory: {rows}\n")
+    text = ON_4_GIB % checksum(HASHED) if policy == "Static" else OF_NONE
+    tree.write("var/lib/kubelet/memory_manager_state", text)
+    assert [one.refusal for one in tree.look().refusals] == said
 
 
 def test_a_machine_with_other_memory_is_refused(tree: Tree) -> None:
