@@ -1215,6 +1215,20 @@ def test_a_tick_reserves_no_cpu_that_the_kubelet_may_give_to_a_pod(
     assert cpuset.parse(kubelet.config["reservedSystemCPUs"]) == cpuset.parse(reserved) | cpuset.parse(isolated)
 
 
+@pytest.mark.parametrize(
+    "left_out", [{"kubelet": None, "cpu": CPU}, {"kubelet": STATIC, "cpu": None}], ids=["no kubelet", "no cpu"]
+)
+def test_a_profile_that_leaves_the_kubelet_or_the_cpus_to_others_has_its_own_pools(
+    left_out: dict[str, t.Any], fake: node.Node
+) -> None:
+    """A tick as well: the pools keep to the kubelet's reserve only where the profile declares both."""
+    fake_kubelet.install(fake, base=BASE + 'reservedSystemCPUs: "1"\n')
+    declared = node.parsed(**left_out)
+    context = planning.compile_profile(fake.host(), declared, keeps_kubelet=True)
+    assert context.declared_pools is None
+    assert context.pools == planning.compile_profile(fake.host(), declared).pools
+
+
 def test_the_plan_of_another_reserve_has_the_moves_of_a_rollout(
     fake: node.Node, kubelet: FakeKubelet, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

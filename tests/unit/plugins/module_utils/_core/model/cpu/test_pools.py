@@ -274,3 +274,25 @@ def test_pools_are_right_or_refused(
         return
     check(found, cpu, topology)
     assert pools.compute(read, topology) == found
+
+
+@pytest.mark.parametrize(
+    ("reserve", "reserved", "shared", "isolated"),
+    [
+        ("0-1,6", "0-1", "2-5,7", "6"),
+        ("0,6-7", "0", "1-5", "6-7"),
+        ("4", "4", "0-3,5-7", ""),
+        ("6", "6", "0-5,7", ""),
+        ("4,7", "4", "0-3,5-6", "7"),
+        # Of none of its CPUs, of all, or of CPUs that are not there nothing follows.
+        ("", "0-1", "2-5", "6-7"),
+        ("0-7", "0-1", "2-5", "6-7"),
+        ("8-9", "0-1", "2-5", "6-7"),
+        ("4,8", "4", "0-3,5-7", ""),
+    ],
+)
+def test_pools_beside_a_kubelet_are_within_its_reserve(reserve: str, reserved: str, shared: str, isolated: str) -> None:
+    found = compute(LAB, reserved={"cpus": "0-1"}, isolated={"cpus": "6-7"})
+    bounded = pools.within(found, LAB, cpuset.parse(reserve))
+    assert sets(bounded) == [reserved, shared, isolated]
+    assert frozenset().union(*(by["reserved"] for by in bounded.per_numa.values())) == bounded.reserved

@@ -25,6 +25,7 @@ GIB = 1 << 30
         (STATE, SETTINGS._replace(policy="none", online=frozenset({0}))),
         (STATE._replace(default=frozenset(), containers={}), SETTINGS._replace(online=frozenset({0}))),
         (STATE._replace(default=frozenset({2, 3, 6, 7})), SETTINGS._replace(strict=True)),
+        (STATE._replace(default=frozenset({0, 1, 2, 3}), pods={"whole": frozenset({6, 7})}), SETTINGS),
     ],
 )
 def test_a_kubelet_starts(state: CpuState, settings: CpuSettings) -> None:
@@ -89,6 +90,23 @@ def test_memory_that_is_as_it_was_is_accepted() -> None:
     start_checks.check_memory(assigned([0, 1], 5 * GIB), "Static", TOTALS, RESERVED)
     start_checks.check_memory(state, "None", {}, {})
     start_checks.check_memory(state._replace(nodes={}), "Static", {}, {})
+
+
+@pytest.mark.parametrize(
+    ("count", "cells", "is_accepted"), [(2, [0], True), (1, [0], False), (3, [0], False), (2, [0, 1], False)]
+)
+def test_assignments_are_counted_by_container_and_kind(count: int, cells: list[int], is_accepted: bool) -> None:
+    """A state as a kubelet writes it, with one container that has memory and a page of 1 GiB of node 0."""
+    memory = {"TotalMemSize": 4 * GIB, "SystemReserved": GIB, "Allocatable": 2 * GIB, "Reserved": GIB, "Free": GIB}
+    page = {"TotalMemSize": GIB, "SystemReserved": 0, "Allocatable": GIB, "Reserved": GIB, "Free": 0}
+    node = {"NumberOfAssignments": count, "MemoryMap": {"memory": memory, "hugepages-1Gi": page}, "Cells": cells}
+    blocks = [{"NUMAAffinity": [0], "Type": kind, "Size": GIB} for kind in ("memory", "hugepages-1Gi")]
+    state = MemoryState("Static", {0: node}, {"pod": {"main": blocks}}, {})
+    if is_accepted:
+        start_checks.check_memory(state, "Static", {0: TOTALS[0]}, RESERVED)
+        return
+    with pytest.raises(Refused, match="the expected machine state is different"):
+        start_checks.check_memory(state, "Static", {0: TOTALS[0]}, RESERVED)
 
 
 def test_of_a_group_only_the_sums_count() -> None:
