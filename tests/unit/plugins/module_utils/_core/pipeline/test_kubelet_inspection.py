@@ -330,6 +330,28 @@ def test_processes_of_the_host_on_exclusive_cpus_are_named(tree: Tree) -> None:
     assert not tree.look().findings
 
 
+def test_processes_of_pods_are_none_of_the_host(tree: Tree) -> None:
+    tree.state(entries={UID: {"main": "4-5"}})
+    tree.container("4-5")
+    tree.write("sys/fs/cgroup/kubepods.slice/cpuset.cpus.effective", "0-7")
+    for folder in ("", f"/kubepods-pod{UID.replace('-', '_')}.slice/cri-containerd-{ID}.scope"):
+        tree.write(f"sys/fs/cgroup/kubepods.slice{folder}/cgroup.procs", "77\n")
+    tree.write("proc/77/comm", "pause\n")
+    tree.write("proc/77/cmdline", "/pause\0")
+    assert tree.look().findings == ()
+
+
+def test_a_container_without_a_cpuset_has_that_of_the_group_above_it(tree: Tree) -> None:
+    """As where nothing has enabled the controller so far down."""
+    tree.state(entries={GONE: {"main": "4-5"}})
+    tree.container("", pod=UID)
+    tree.container("4-5", pod=GONE, identity=ID[::-1])
+    pod = f"sys/fs/cgroup/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice"
+    (tree.folder / pod / f"cri-containerd-{ID}.scope/cpuset.cpus.effective").unlink()
+    tree.write(f"{pod}/cpuset.cpus.effective", "0-4")
+    assert findings(tree.look()) == [("overlap", "default/web", "4")]
+
+
 @pytest.mark.parametrize(
     ("endpoint", "unit", "program"),
     [
