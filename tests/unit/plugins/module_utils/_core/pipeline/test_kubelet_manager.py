@@ -2194,6 +2194,23 @@ def test_default_thresholds_that_the_kubelet_adds_are_told_with_the_key_that_add
     assert "mergeDefaultEvictionSettings" in left.reason
 
 
+@pytest.mark.parametrize("why", ["audit", "pause"])
+def test_a_kubelet_that_a_run_left_stopped_is_started_in_mode_audit_and_a_pause_as_well(
+    why: str, fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    assert not runs.install(fake.host()).error
+    outcome = runs.declare(fake.host(), **({"mode": "audit"} if why == "audit" else {}))
+    assert not outcome.error
+    if why == "pause":
+        assert runs.command(fake.host(), "pause", "--for", "1h") == 0
+    kubelet.stop(fake)
+    fake.put(state.KUBELET_DUE, "")
+    kubelet.acts.clear()
+    fake.wait(10)
+    runs.tick(fake.host())
+    assert (kubelet.acts, bool(kubelet.pid)) == (["start"], True)
+
+
 def test_a_boot_waits_for_no_kubelet_that_starts_after_it(fake: node.Node, kubelet: FakeKubelet) -> None:
     assert not runs.install(fake.host()).error
     rolled_out(fake, **PODS)
