@@ -45,6 +45,15 @@ def test_the_defaults_and_a_usual_static_policy_are_right() -> None:
     assert found({**usual, "reservedMemory": memory, "topologyManagerPolicy": "single-numa-node"}) == []
 
 
+@pytest.mark.parametrize(
+    "reserve",
+    [{"systemReserved": {"cpu": "500m"}}, {"kubeReserved": {"cpu": "1"}}, {"reservedSystemCPUs": "0"}],
+    ids=["system", "kube", "list"],
+)
+def test_each_of_the_kubelets_reserves_is_enough_for_the_policy_static(reserve: dict[str, t.Any]) -> None:
+    assert found({"cpuManagerPolicy": "static", **reserve}) == []
+
+
 WAYS_OUT = ("declare ", "leave ", "write ", "reserve ", "name ", "take ", "turn it off")
 OPTIONS = "cpuManagerPolicyOptions"
 REFUSED: list[tuple[dict[str, t.Any], dict[str, t.Any], str]] = [
