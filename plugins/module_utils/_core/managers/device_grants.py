@@ -404,7 +404,7 @@ def in_turn(
             old = {row[:3] for one in known for row in one.devices}
             rows = [(name, tuple(row for row in held if row[:3] in old)) for name, held in rows]
         early = device_delivery.text_before_list(before, rows, own.devices)
-        # The file is there before a list that it is to take back.
+        # The file is there before the list: a checkpoint that is lost is made again from the files, and no other one gets the device.
         is_early = not had <= has or not known
         told = [one for file in files for one in environment_change(grant, file, early, seen)] if is_early else []
     steps = [*change.steps, *last]

@@ -1635,6 +1635,31 @@ def test_a_unit_that_starts_after_an_admission_that_died_may_open_what_it_is_tol
         shutil.rmtree(fake.root)
 
 
+@pytest.mark.parametrize("fail", ["killed", "torn"])
+def test_what_a_rollout_that_died_lets_a_unit_open_is_given_to_no_other_one_though_the_checkpoint_is_lost(
+    rolled: node.Node, fail: str
+) -> None:
+    def rolled_out(host: node.NodeHost) -> None:
+        extra = {"name": "extra", "match": {"unit": "extra.service"}, "requests": {TTY: 1}}
+        applying.declare(host, profile.parse(profile_with(workloads=[*PROFILE["workloads"], extra])))
+
+    services.add(rolled, "extra.service")
+    host = rolled.clone(rolled.root.with_name("probe")).host()
+    rolled_out(host)
+    for number in in_turn(len(host.acts), fail, (fail,)):
+        fake = rolled.clone(rolled.root.with_name(f"{fail}{number}"))
+        with contextlib.suppress(node.Killed):
+            rolled_out(fake.host(fail, number))
+        services.begin(fake, "extra.service")
+        for path in (CHECKPOINT, f"{CHECKPOINT}.previous"):
+            fake.put(path, "lost")
+        runs.tick(fake.host())
+        for unit in (SERIAL, JOB, OTHER):
+            services.start(fake, unit)
+        assert shared(fake) == [], host.acts[number - 1]
+        shutil.rmtree(fake.root)
+
+
 def test_a_start_with_other_devices_than_the_last_one_tells_of_none_that_the_checkpoint_does_not_have(
     rolled: node.Node,
 ) -> None:
