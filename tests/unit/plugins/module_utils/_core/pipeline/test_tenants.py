@@ -161,6 +161,24 @@ def test_new_defaults_are_for_what_does_not_run(rolled: node.Node) -> None:
     assert limits(rolled, PLACE)["pids.max"] == "60"
 
 
+def test_new_defaults_that_the_quota_leaves_no_room_for_raise_no_limit(rolled: node.Node) -> None:
+    assert services.start(rolled, BATCH)
+    row = copy.deepcopy(ACME)
+    row["limits"][0]["default"]["pids"] = 180
+    roll_out(rolled, profile_of(row))
+    services.stop(rolled, FEED)
+    assert runs.tick(rolled.host()) == 2
+    (item,) = status(rolled)["items"]
+    assert "limits.pids used 50, asked 180, hard 200" in item["reason"]
+    assert services.start(rolled, FEED)
+    assert limits(rolled, PLACE)["pids.max"] == "50"
+    services.stop(rolled, FEED)
+    services.stop(rolled, BATCH)
+    runs.tick(rolled.host())
+    assert limits(rolled, PLACE)["pids.max"] == "180"
+    in_sync(rolled)
+
+
 def test_defaults_of_a_new_tenant_are_for_what_does_not_run(fake: node.Node) -> None:
     test_workloads.install(fake)
     assert not runs.install(fake.host()).error
