@@ -18,7 +18,7 @@ from _core.model.workload.admission import AllocationResult, WorkloadStatus
 from _core.model.workload.grants import Grant
 from _core.model.workload.node_budget import AllocationInput
 from _core.model.workload.resource_requirements import ResourceRequirements
-from hypothesis import given
+from hypothesis import event, given
 from hypothesis import strategies as st
 from machines import machine
 
@@ -328,27 +328,47 @@ def test_two_tenants_that_claim_a_unit_bar_it() -> None:
     assert said(found) == [("match", "acme-a.service", "belongs to the tenants a and b")]
 
 
+MIB = {"256Mi": 256, "512Mi": 512, "1Gi": 1024}
 rows = st.dictionaries(
     st.sampled_from([f"acme-{name}" for name in "abcdef"]),
-    st.fixed_dictionaries({"cpu": st.integers(1, 3), "memory": st.sampled_from(["256Mi", "512Mi", "1Gi"])}),
+    st.fixed_dictionaries({"cpu": st.integers(1, 3), "memory": st.sampled_from(sorted(MIB))}),
     min_size=1,
 )
 
 
-@given(rows, st.randoms())
-def test_the_order_of_admissions_changes_no_totals(asked: dict[str, Row], order: t.Any) -> None:
-    totals = []
-    for turn in range(2):
-        node = Node(quota(cpu=14, memory="64Gi"))  # all that the node can give: nothing is refused before that
-        names = sorted(asked)
-        if turn:
-            order.shuffle(names)
-        found = [node.declare(name, limits=asked[name]) for name in names]
-        if any(one.refusals for one in found):
-            return
-        totals.append(node.used())
-    assert totals[0] == totals[1]
-    assert totals[0]["requests.cpu"] == sum(one["cpu"] for one in asked.values()) * 1000
+def those_that_fit(asked: t.Mapping[str, Row], order: t.Iterable[str], cpus: int, memory: int) -> set[str]:
+    """Who is within a quota of CPUs and MiB of memory when all ask in this order."""
+    found = set()
+    for name in order:
+        cpu, mib = asked[name]["cpu"], MIB[asked[name]["memory"]]
+        if cpu <= cpus and mib <= memory:
+            cpus, memory = cpus - cpu, memory - mib
+            found.add(name)
+    return found
+
+
+@given(rows, st.randoms(), st.integers(0, 12), st.integers(0, 4096))
+def test_the_order_of_admissions_decides_who_is_refused_and_changes_no_totals(
+    asked: dict[str, Row], order: t.Any, cpus: int, memory: int
+) -> None:
+    names = sorted(asked)
+    order.shuffle(names)
+    node = Node(quota(cpu=cpus, memory=f"{memory}Mi"))
+    refused: set[str] = set()
+    for number, name in enumerate(names, 1):
+        found = node.declare(name, limits=asked[name])
+        fit = those_that_fit(asked, names[:number], cpus, memory)
+        assert set(node.granted()) == fit
+        refused = {one.workload for one in found.refusals}
+        assert refused == set(names[:number]) - fit, "who was refused asks again, and is refused again"
+        assert all("tenant acme, quota all" in one.message for one in found.refusals)
+        own = [asked[one] for one in fit]
+        totals = sum(one["cpu"] for one in own) * 1000, sum(MIB[one["memory"]] for one in own) << 20
+        assert node.used() == {"requests.cpu": totals[0], "limits.memory": totals[1]}
+    node.held = ()
+    node.allocate()
+    assert set(node.granted()) == fit, "as when all are declared at once"
+    event("refused" if refused else "nothing refused")
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 6)), max_size=12), st.integers(0, 9))
