@@ -238,7 +238,7 @@ def decide(
         # A unit that is about to start does not start without its list; any other one is asked again by the next tick.
         starting = is_starting(found, several)
         for grant, held in several:
-            changes += missing(grant, declared)
+            changes += missing(grant, declared, {one.id: one for one in devices.get("", ())})
             changes += device_drivers.driver_changes(held, starting=starting)
             said = list(device_specs.spec_rows(grant, devices, before.values()))
             for name, version, edits in said:
@@ -267,14 +267,25 @@ def is_starting(found: t.Optional[Workloads], several: t.Sequence[Holder]) -> bo
     return found is not None and any(grant.workload in found.status.starting for grant, dummy in several)
 
 
-def missing(grant: Grant, devices: t.Mapping[str, tuple[Device, ...]]) -> list[Change]:
-    """A granted device that is gone or unhealthy. Nothing is taken from the workload, and no other one is given it."""
+def missing(
+    grant: Grant, devices: t.Mapping[str, tuple[Device, ...]], undeclared: t.Mapping[str, Device]
+) -> list[Change]:
+    """A granted device that is gone or unhealthy. Nothing is taken from the workload, and no other one is given it.
+
+    A run keeps what its resource does not have any more (``undeclared``) until it stops.
+    """
     found = {}
     for one in grant.devices:
         if one.resource not in devices:
             continue  # It is declared no longer: the workload keeps it until it stops.
         there = next((device for device in devices.get(one.resource, ()) if device.id == one.id), None)
-        why = "gone" if there is None else there.unhealthy
+        elsewhere = undeclared.get(one.id)
+        if there is not None:
+            why = there.unhealthy
+        elif elsewhere is None:
+            why = "gone"
+        else:
+            why = elsewhere.unhealthy or ("" if grant.hold == RUNNING else f"not of {one.resource} any more")
         if why:
             way_out = (
                 f"stop and start {grant.workload} for another one"

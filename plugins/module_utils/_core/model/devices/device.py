@@ -177,6 +177,22 @@ def is_place(key: str) -> bool:
     return not key.startswith("/") and "=" not in key
 
 
+def is_still(own: t.AbstractSet[str], device: Device) -> bool:
+    """Whether a device may be the one with this identity, which is not known where it is empty."""
+    return not (own and identity(device)) or not own.isdisjoint(device.keys)
+
+
+def identity(device: t.Union[Device, GrantedDevice]) -> frozenset[str]:
+    """What tells a device from all others, whatever its id is: its places, else its own files. Empty where it is not known.
+
+    A link without a place is none: it may lead to another file by now.
+    """
+    found = frozenset(filter(is_place, device.keys))
+    if found or (device.id.startswith("/dev/") and device.id not in device.keys):
+        return found
+    return frozenset(key for key in device.keys if key.startswith("/dev/"))
+
+
 def is_vfio(driver: t.Optional[str]) -> bool:
     """Whether a driver is VFIO's, or of its family."""
     return driver is not None and driver.endswith(VFIO_DRIVERS)

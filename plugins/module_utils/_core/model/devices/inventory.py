@@ -23,6 +23,8 @@ from .device import (
     Resource,
     Seen,
     around,
+    identity,
+    is_still,
     is_vfio,
 )
 from .device_delivery import VFIO_CONTROL
@@ -80,20 +82,29 @@ def devices_of(resources: t.Sequence[Resource], seen: Seen) -> Inventory:
 
 
 def granted_elsewhere(granted: t.Iterable[GrantedDevice], found: Inventory, seen: Seen) -> tuple[Device, ...]:
-    """The granted devices that no resource has (any more), as far as they are seen: by their ids, which tell what to look for."""
+    """The granted devices that no resource has (any more), as far as they are seen: by their ids, which tell what to look for.
+
+    A CDI spec may count one otherwise by now: it is the one with its identity.
+    """
+    ids = {one.id for devices in found.devices.values() for one in devices}
     devices: dict[str, Device] = {}
     for one in unknown(granted, found):
-        for device in _candidates(Resource(one.resource, match_of(one.id)), seen):
+        match, own = match_of(one.id), identity(one)
+        if match.cdi is not None:
+            match = Match(cdi=match.cdi.partition("=")[0])
+        there = _candidates(Resource(one.resource, match), seen)
+        same = [device for device in there if own and match.cdi is not None and identity(device) == own]
+        for device in same or [device for device in there if device.id == one.id]:
             # One that had a file, and has none with its driver of now, is not what was granted.
-            if device.id == one.id and (device.files or not any(key.startswith("/dev/") for key in one.keys)):
-                devices[one.id] = device
+            if device.id not in ids and (device.files or not any(key.startswith("/dev/") for key in one.keys)):
+                devices[device.id] = device
     return tuple(devices.values())
 
 
 def unknown(granted: t.Iterable[GrantedDevice], found: Inventory) -> list[GrantedDevice]:
-    """The granted devices that no resource has."""
-    ids = {one.id for devices in found.devices.values() for one in devices}
-    return [one for one in granted if one.id not in ids]
+    """The granted devices that no resource has: of those with its name none is it."""
+    known = {one.id: one for devices in found.devices.values() for one in devices}
+    return [one for one in granted if one.id not in known or not is_still(identity(one), known[one.id])]
 
 
 def match_of(name: str) -> Match:

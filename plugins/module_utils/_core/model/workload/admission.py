@@ -80,7 +80,7 @@ def allocate(
     if inputs.devices and any(grant.devices for grant in granted):
         from . import device_placement  # As in placement.py.
 
-        granted = device_placement.followed(granted, inputs.devices)
+        granted = device_placement.followed(granted, inputs.devices, inputs.undeclared)
     found = latest = decide(inputs, needs, granted, status)
     for dummy in needs:
         if not latest.refusals or not latest.events:

@@ -15,7 +15,7 @@ import collections
 import typing as t
 
 from ..devices import device_allocation
-from ..devices.device import Device, GrantedDevice, is_place
+from ..devices.device import Device, GrantedDevice, identity, is_still
 from ..devices.device_delivery import PCI_ADDRESS
 from ..numa.node_sets import Demand
 from ..profile.profile_workloads import INIT
@@ -145,15 +145,19 @@ def free_devices(budget: NodeBudget, resource: str, workload: str) -> list[Devic
     return [one for one in devices if not one.unhealthy and not budget.devices.other_shares(one, workload)]
 
 
-def followed(granted: t.Sequence[Grant], devices: t.Mapping[str, t.Iterable[Device]]) -> list[Grant]:
+def followed(
+    granted: t.Sequence[Grant], devices: t.Mapping[str, t.Iterable[Device]], undeclared: t.Iterable[Device] = ()
+) -> list[Grant]:
     """The grants with the ids that their devices have now.
 
     A resource that matches otherwise may find the same device under another id, and a CDI spec that is made again may give its id to
     another device. A grant is for the device, not for the name: what has its identity is it, whatever it is called. Where that is not
     seen and the id is by now of a device that was granted as well, the granted one is gone: its place, or its file, is its id till then.
+    One that a spec has under a name that no resource matches (``undeclared``) is followed too; any other is known by its id alone.
     """
     known = {one.id: one for found in devices.values() for one in found}
-    there = {identity(one): one.id for one in known.values()}
+    counted = [one for one in undeclared if one.cdi]
+    there = {identity(one): one for one in (*counted, *known.values())}
     there.pop(frozenset(), None)
     rows = [(grant.workload, one, identity(one)) for grant in granted for one in grant.devices]
     owners = {one.id: name for name, one, own in rows if one.id in known and is_still(own, known[one.id])}
@@ -164,9 +168,9 @@ def followed(granted: t.Sequence[Grant], devices: t.Mapping[str, t.Iterable[Devi
         own, device = identity(one), known.get(one.id)
         if device is not None and is_still(own, device):
             return one
-        name = there.get(own)
-        if name is not None and owners.setdefault(name, workload) == workload:
-            return one._replace(id=name, keys=tuple(sorted(known[name].keys)))
+        same = there.get(own)
+        if same is not None and owners.setdefault(same.id, workload) == workload:
+            return one._replace(id=same.id, keys=tuple(sorted(same.keys)))
         if device is None or all(identity(device).isdisjoint(other) for other in identities - {own}):
             return one
         name = min(own, key=lambda key: (not PCI_ADDRESS.fullmatch(key), key))
@@ -176,22 +180,6 @@ def followed(granted: t.Sequence[Grant], devices: t.Mapping[str, t.Iterable[Devi
         grant._replace(devices=tuple(now(grant.workload, one) for one in grant.devices)) if grant.devices else grant
         for grant in granted
     ]
-
-
-def is_still(own: t.AbstractSet[str], device: Device) -> bool:
-    """Whether a device may be the one with this identity, which is not known where it is empty."""
-    return not (own and identity(device)) or not own.isdisjoint(device.keys)
-
-
-def identity(device: t.Union[Device, GrantedDevice]) -> frozenset[str]:
-    """What tells a device from all others, whatever its id is: its places, else its own files. Empty where it is not known.
-
-    A link without a place is none: it may lead to another file by now.
-    """
-    found = frozenset(filter(is_place, device.keys))
-    if found or (device.id.startswith("/dev/") and device.id not in device.keys):
-        return found
-    return frozenset(key for key in device.keys if key.startswith("/dev/"))
 
 
 def why_broken(budget: NodeBudget, grant: Grant, need: ResourceRequirements, *, running: bool, starting: bool) -> str:

@@ -545,6 +545,41 @@ def test_gpus_that_the_spec_counts_otherwise_stay_with_what_runs(fake: node.Node
     assert "/dev/char/195:1 rwm" not in fake.systemd.devices_allowed(JOB)
 
 
+def test_a_gpu_that_is_declared_by_its_number_stays_with_what_runs_when_the_spec_counts_otherwise(
+    fake: node.Node,
+) -> None:
+    plug_gpus(fake)
+    ask = {"hold": "running", "requests": {"vendor.com/gpu": 1}}
+    rows = [{"name": f"job{one}", "match": {"unit": f"job@{one}.service"}, **ask} for one in "ab"]
+    first = [{"name": "vendor.com/gpu", "match": {"cdi": "vendor.com/gpu=0"}}]
+    roll_out(fake, profile_with(devices=first, workloads=rows))
+    assert running(fake, JOB).devices == {"/dev/gpu0"}
+    fake.put("/etc/cdi/vendor.json", counted_anew(1, 0))
+    runs.tick(fake.host())
+    in_sync(fake)
+    assert held(fake) == {"joba": ["vendor.com/gpu=1"]}
+    assert "/dev/char/195:0 rwm" in fake.systemd.devices_allowed(JOB)
+    assert "/dev/char/195:1 rwm" not in fake.systemd.devices_allowed(JOB)
+    assert running(fake, OTHER).devices == {"/dev/gpu1"}
+    assert shared(fake) == []
+    services.stop(fake, OTHER)
+    services.stop(fake, JOB)
+    assert running(fake, JOB).devices == {"/dev/gpu1"}
+    in_sync(fake)
+
+
+def test_a_declared_workload_keeps_a_gpu_that_its_resource_has_no_more_and_an_item_says_so(fake: node.Node) -> None:
+    plug_gpus(fake)
+    first = [{"name": "vendor.com/gpu", "match": {"cdi": "vendor.com/gpu=0"}}]
+    roll_out(fake, profile_with(devices=first, workloads=[TRAIN]))
+    fake.put("/etc/cdi/vendor.json", counted_anew(1, 0))
+    runs.tick(fake.host())
+    assert runs.tick(fake.host()) == 2
+    (item,) = status(fake)["items"]
+    assert (item["subject"], item["actual"]) == ("train vendor.com/gpu=1", "not of vendor.com/gpu any more")
+    assert running(fake, SERIAL).devices == {"/dev/gpu0"}
+
+
 def test_a_newer_spec_of_a_vendor_leaves_other_grants_to_older_engines(rolled: node.Node) -> None:
     rolled.put("/dev/gpu0", "char/195:0\n")
     rolled.put("/etc/cdi/vendor.json", json.dumps(GPU_SPEC))
