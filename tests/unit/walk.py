@@ -60,6 +60,7 @@ EDITED = "edited-"  # somebody removes files of Corral's
 RELOADED = "reloaded-"  # somebody has systemd read its files in the middle of what Corral does, or after it was killed
 SET = "set-"  # an administrator sets properties of slices by hand, and takes them back
 DEVICES = "devices-"  # workloads ask for devices, which go and come
+RENUMBERED = "renumbered-"  # and a vendor's CDI spec counts them anew
 
 
 # Where files of Corral's are that systemd reads.
@@ -100,7 +101,8 @@ class Walk(Judge):
         self.half: Data = {}  # the profile of a rollout that died: units may have their files by it before the node has it
         self.devices: walk_devices.Users | None = None
         if DEVICES in self.kinds:
-            hardware = walk_devices.Hardware(fake, self.dice, range(machine.sockets * machine.nodes))
+            nodes, is_counted_anew = range(machine.sockets * machine.nodes), RENUMBERED in self.kinds
+            hardware = walk_devices.Hardware(fake, self.dice, nodes, is_counted_anew=is_counted_anew)
             self.devices = walk_devices.Users(fake, hardware, self.counts)
             self.data["devices"] = [hardware.resource(kind, self.dice) for kind in hardware.kinds]
             rows = [*self.data["workloads"], walk_profiles.workload(self.dice, "alpha")]
@@ -631,8 +633,16 @@ class Walk(Judge):
     def hardware(self) -> str:
         """Devices go and come."""
         assert self.devices
-        text, things = self.devices.hardware.happens(self.dice, self.devices.held())
+        text, things = self.devices.hardware.happens(self.dice, self.devices.held(), loose=self.devices.loose)
         self.devices.happened(things)
+        return text
+
+    def count_anew(self) -> str:
+        """A vendor's tool gives other numbers to its devices: to these nothing happens."""
+        assert self.devices
+        held = {one: one.listed for one in self.devices.held() if one.kind == "gpu" and one.plugged}
+        text = self.devices.hardware.count_anew(self.dice)
+        self.counts["renumbered while held"] += any(one.listed != before for one, before in held.items())
         return text
 
     def damage(self) -> str:
@@ -673,7 +683,7 @@ class Walk(Judge):
         except CorralError as error:
             self.wrong.append(f"{free} of {row['name']} are free, and refused: {error}")
             return f"{text}; {error}"
-        held = {name for dummy, name in self.devices.rows().get("probe", ())}
+        held = {row.ident for row in self.devices.rows().get("probe", ())}
         if len(held) != free:
             self.wrong.append(f"{free} of {row['name']} are free, and given: {sorted(held)}")
         runs.command(self.fake.host(), "release", "probe")
@@ -710,7 +720,7 @@ WEIGHTED: dict[t.Callable[[Walk], str], int] = {
     Walk.roll_out: 14, Walk.drop: 1, Walk.remove: 1, Walk.tick: 14, Walk.settle: 5, Walk.admit: 4, Walk.release: 2,
     Walk.start: 22, Walk.stop: 9, Walk.restart: 3, Walk.crash: 3, Walk.reload: 2, Walk.reboot: 1, Walk.slice_anew: 2,
     Walk.online: 6, Walk.intrude: 4, Walk.ask: 3, Walk.withdraw: 5, Walk.edit: 0, Walk.set_property: 0, Walk.unset: 0, Walk.reload_at_rest: 0,
-    Walk.hardware: 0, Walk.damage: 0, Walk.change_delivered: 0, Walk.take_all: 0,
+    Walk.hardware: 0, Walk.damage: 0, Walk.change_delivered: 0, Walk.take_all: 0, Walk.count_anew: 0,
 }  # fmt: skip
 # What weighs otherwise in walks of these kinds.
 OF_KINDS: dict[str, dict[t.Callable[[Walk], str], float]] = {
@@ -726,4 +736,5 @@ OF_KINDS: dict[str, dict[t.Callable[[Walk], str], float]] = {
         Walk.start: 30, Walk.stop: 10, Walk.reboot: 2, Walk.remove: 1, Walk.slice_anew: 0, Walk.online: 1, Walk.intrude: 0,
         Walk.ask: 0, Walk.withdraw: 0,
     },
+    RENUMBERED: {Walk.count_anew: 14},
 }  # fmt: skip

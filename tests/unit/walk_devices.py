@@ -10,6 +10,7 @@ tick, which sets them again.
 
 from __future__ import annotations
 
+import collections
 import json
 import random
 import re
@@ -49,6 +50,7 @@ class Thing:
         self.kind, self.number, self.node = kind, number, node
         self.name = number
         self.plugged = self.healthy = True
+        self.listed: int | None = number  # in a vendor's spec that counts its devices
 
     @property
     def ident(self) -> str:
@@ -73,20 +75,34 @@ class Thing:
             "vfio": f"0000:3b:0{self.number}.0",
             "nic": f"0000:5e:0{self.number}.0",
         }
-        own["gpu"] = f"vendor.com/gpu={self.number}"
+        own["gpu"] = f"vendor.com/gpu={self.listed}"
         alias = f"vendor.com/gpu=gpu-{self.number}" if self.kind == "gpu" else self.file
-        return name in (own[self.kind], alias)
+        return name in (own[self.kind], alias, self.file)
+
+
+class Row(t.NamedTuple):
+    """A device of a grant, as the checkpoint has it."""
+
+    resource: str
+    ident: str
+    keys: t.Sequence[str]
 
 
 class Hardware:
     """The devices of a node, in its kernel's files. With ``stable`` names a device comes back under its earlier number."""
 
-    def __init__(self, fake: Node, dice: random.Random, nodes: t.Sequence[int]) -> None:
+    def __init__(
+        self, fake: Node, dice: random.Random, nodes: t.Sequence[int], *, is_counted_anew: bool = False
+    ) -> None:
         self.fake = fake
+        self.is_counted_anew = is_counted_anew  # the vendor's spec has no other names than numbers, which change
         self.stable = dice.random() < 0.4
         homes = [*nodes, *nodes, -1]
         counts = {"tty": 3, "vfio": 3, "nic": 2, "gpu": 2}
         self.kinds = sorted(dice.sample(KINDS, dice.choice([2, 3])))
+        if is_counted_anew:
+            counts["gpu"] = 3
+            self.kinds = sorted({*self.kinds, "gpu"})
         self.things = [Thing(kind, number, dice.choice(homes)) for kind in self.kinds for number in range(counts[kind])]
         self.version = dice.choice(GPU_VERSIONS)
         self.is_spec_whole = True
@@ -161,10 +177,15 @@ class Hardware:
         return True
 
     def write_spec(self) -> None:
-        """The CDI spec of a vendor's tool, with two names of each device."""
+        """The CDI spec of a vendor's tool, with two names of each device, or its number alone."""
         if "gpu" not in self.kinds:
             return
-        names = [(name, one) for one in self.of("gpu") for name in (f"{one.number}", f"gpu-{one.number}")]
+        names = [
+            (name, one)
+            for one in self.of("gpu")
+            if one.listed is not None
+            for name in (f"{one.listed}", *([] if self.is_counted_anew else [f"gpu-{one.number}"]))
+        ]
         rows = [
             {"name": name, "containerEdits": {"deviceNodes": [{"path": one.file}], "env": [f"GPU={one.number}"]}}
             for name, one in names
@@ -183,8 +204,13 @@ class Hardware:
         free = [number for number in range(7 if one.kind == "vfio" else 0, 14) if number not in taken]
         return free[0] if one.kind == "tty" else dice.choice(free)
 
-    def happens(self, dice: random.Random, held: t.Collection[Thing]) -> tuple[str, list[Thing]]:
-        """Something that happens to devices, and to which: often to one that a workload has."""
+    def happens(
+        self, dice: random.Random, held: t.Collection[Thing], *, loose: bool = False
+    ) -> tuple[str, list[Thing]]:
+        """Something that happens to devices, and to which: often to one that a workload has.
+
+        A list that was set while a device was away has its link, until a tick (``loose``).
+        """
         mine = [one for one in self.things if one in held]
         one = dice.choice(mine if mine and dice.random() < 0.6 else self.things)
         act = dice.choice(["plug", "plug", "plug", "sicken", "sicken", "swap", "spec", "link"])
@@ -198,7 +224,7 @@ class Hardware:
             self.fake.drop(f"{BY_PATH}{one.number}")
             self.fake.systemctl("daemon-reload")
             self.link(f"{BY_PATH}{one.number}", f"../..{one.file[4:]}")
-            return f"the link of {one.ident} is away for a moment", []
+            return f"the link of {one.ident} is away for a moment", [one] if loose else []
         if act == "sicken" and one.plugged and self.sicken(one):
             return f"{one.ident} is {'healthy' if one.healthy else 'unhealthy'}", [one]
         several = [other for other in self.of(one.kind) if other.plugged] if act == "swap" else [one]
@@ -214,6 +240,17 @@ class Hardware:
                 said.append(f"{other.ident} is plugged in as {other.file or 'before'}")
         return "; ".join(said) or "no device is there", several
 
+    def count_anew(self, dice: random.Random) -> str:
+        """The vendor's tool makes its spec again: of the devices that are there, from 0 on."""
+        there = [one for one in self.of("gpu") if one.plugged]
+        if dice.random() < 0.4:
+            dice.shuffle(there)
+        for one in self.of("gpu"):
+            one.listed = there.index(one) if one.plugged else None
+        self.is_spec_whole = True
+        self.write_spec()
+        return f"the spec counts {', '.join(f'{one.ident} as {one.listed}' for one in there) or 'nothing'}"
+
     def shuffle(self, dice: random.Random) -> None:
         """What a reboot does to names."""
         there = [one for one in self.things if one.plugged]
@@ -227,13 +264,23 @@ class Hardware:
         """The devices that Corral's ids mean now."""
         return {one for name in ids for one in self.things if one.is_called(name)}
 
+    def meant(self, rows: t.Iterable[Row]) -> set[Thing]:
+        """The devices of these rows of grants. What a spec counts otherwise is still the same, by its file."""
+        found = set()
+        for row in rows:
+            own = {one for one in self.of("gpu") if one.file in row.keys and one.listed is not None}
+            found |= own if own and self.is_counted_anew else self.called([row.ident])
+        return found
+
     def of_resource(self, row: Data) -> list[Thing]:
         """The devices that a resource of a profile is about."""
         match = row["match"]
         kind = next(kind for kind in KINDS if match in (*MATCHES[kind], *BY_NAME.get(kind, ())))
-        if match in ({"path": f"{BY_PATH}0"}, {"cdi": "vendor.com/gpu=0"}):
+        if match == {"cdi": "vendor.com/gpu=0"}:
+            return [one for one in self.of(kind) if one.listed == 0]
+        if match == {"path": f"{BY_PATH}0"}:
             return [one for one in self.of(kind) if one.number == 0]
-        return self.of(kind)
+        return [one for one in self.of(kind) if one.listed is not None]
 
     def given_by(self, row: Data) -> list[Thing]:
         """The devices that a resource of a profile can give."""
@@ -305,6 +352,7 @@ class Users:
         self.fake, self.hardware, self.counts = fake, hardware, counts
         self.wrong: list[str] = []
         self.given: dict[str, tuple[str, Ids]] = {}  # by unit: the run, and the ids in its environment
+        self.files: dict[str, Ids] = {}  # by unit: the files in the environment of its run
         self.earlier: dict[str, str] = {}  # who had a device last
         self.loose = False  # devices have other numbers since the last whole tick
         self.bare: set[str] = set()  # units of which somebody removed files since the last whole tick
@@ -321,7 +369,16 @@ class Users:
 
     def things(self, unit: str) -> set[Thing]:
         """What a run was given."""
-        return self.hardware.called(self.given[unit][1])
+        return self.told(self.given[unit][1], self.files.get(unit, frozenset()))
+
+    def told(self, ids: Ids, files: Ids) -> set[Thing]:
+        """What a run with these ids and files in its environment was given. A number in a spec may be another device's by now."""
+        found = self.hardware.called(ids)
+        if not self.hardware.is_counted_anew or not ids:
+            return found
+        return {one for one in found if one.kind != "gpu"} | {
+            one for one in self.hardware.of("gpu") if one.file in files
+        }
 
     def look(self) -> None:
         """At any moment: what runs has what it was given, and no other one has that."""
@@ -329,7 +386,11 @@ class Users:
         units = sorted(self.given)
         for index, unit in enumerate(units):
             for other in units[index + 1 :]:
-                self.tell(f"{unit} and {other} were both given", self.given[unit][1] & self.given[other][1])
+                if self.hardware.is_counted_anew:
+                    both = {one for one in self.things(unit) & self.things(other) if one.kind == "gpu"}
+                    self.tell(f"{unit} and {other} were both given", (one.ident for one in both))
+                else:
+                    self.tell(f"{unit} and {other} were both given", self.given[unit][1] & self.given[other][1])
                 if self.loose:
                     continue
                 both = self.things(unit) & self.things(other)
@@ -352,22 +413,23 @@ class Users:
             lists = {key: value for key, value in run.env.items() if key.startswith("CORRAL_DEVICES_")}
             ids = frozenset(name for value in lists.values() for name in value.split(","))
             self.given[unit] = (run.ident, ids)
+            values = [value for key, value in run.env.items() if key.startswith("CORRAL_FILES_")]
+            self.files[unit] = frozenset(name for value in values for name in value.split(","))
+            mine = self.things(unit)
             if ids:
                 self.counts["runs with devices"] += 1
-            for one in self.hardware.called(ids):
+            for one in mine:
                 self.counts["passed to another"] += self.earlier.get(one.ident, unit) != unit
                 self.earlier[one.ident] = unit
             if not (self.loose or unit in self.bare):
                 opens = self.opens(unit)
-                mine = {one for one in self.hardware.called(ids) if one.plugged and one.healthy and one.file}
+                mine = {one for one in mine if one.plugged and one.healthy and one.file}
                 missing = mine - (opens or set())
                 if opens is not None:
                     self.tell(f"{unit} begins and may not open", (one.ident for one in missing))
                     if is_whole(self.fake):
-                        granted = {
-                            name for one, rows in self.rows().items() if unit_of(one) == unit for dummy, name in rows
-                        }
-                        strange = opens - self.hardware.called(granted)
+                        granted = [row for one, rows in self.rows().items() if unit_of(one) == unit for row in rows]
+                        strange = opens - self.hardware.meant(granted)
                         self.tell(f"{unit} begins and may open without a grant", (one.ident for one in strange))
 
     def after_step(self) -> list[str]:
@@ -398,20 +460,20 @@ class Users:
 
     def held(self) -> set[Thing]:
         """The devices of all grants."""
-        return self.hardware.called(name for ids in self.rows().values() for dummy, name in ids)
+        return self.hardware.meant(row for rows in self.rows().values() for row in rows)
 
     def give_up(self) -> None:
         """Corral goes, or its profile: what runs is to lose its devices."""
         self.note_runs()
         self.given = {unit: (run, frozenset()) for unit, (run, dummy) in self.given.items()}
 
-    def rows(self) -> dict[str, list[tuple[str, str]]]:
-        """The resources and ids of each grant, as the checkpoint has them."""
+    def rows(self) -> dict[str, list[Row]]:
+        """The devices of each grant, as the checkpoint has them."""
         try:
             rows = json.loads(self.fake.get(CHECKPOINT))["data"]["grants"] if self.fake.has(CHECKPOINT) else []
         except ValueError:
             return {}
-        return {row["workload"]: [(one[1], one[2]) for one in row.get("devices", ())] for row in rows}
+        return {row["workload"]: [Row(*one[1:4]) for one in row.get("devices", ())] for row in rows}
 
     def after_tick(self, items: t.Sequence[Data]) -> None:
         """A whole tick went over the node."""
@@ -427,7 +489,7 @@ class Users:
 
     def is_known(self, one: Thing) -> bool:
         """Whether the vendor's spec of a device, if any, can be read: Corral does not find it else."""
-        return one.kind != "gpu" or self.hardware.is_spec_whole
+        return one.kind != "gpu" or (self.hardware.is_spec_whole and one.listed is not None)
 
     def at_rest(
         self,
@@ -440,30 +502,30 @@ class Users:
 
         What is gone of a resource that is declared no longer (it is in none of ``resources``) is not missed.
         """
-        rows = {name: ids for name, ids in self.rows().items() if ids}
+        rows = {name: held for name, held in self.rows().items() if held}
         named = " ".join(f"{one['subject']} {one['reason']}" for one in items)
-        ids = [name for held in rows.values() for name in {name for dummy, name in held}]
+        ids = [name for held in rows.values() for name in {one.ident for one in held}]
         self.tell("at rest two grants have", {name for name in ids if ids.count(name) > 1})
         for workload, held in rows.items():
             unit = units[workload]
             wanted = {key: int(amount) for key, amount in asked.get(workload, {}).items() if "/" in key}
-            have = {resource: sum(one == resource for one, dummy in held) for resource, dummy in held}
+            have = collections.Counter(one.resource for one in held)
             if unit not in self.fake.runs and workload in asked and workload not in named and have != wanted:
                 self.wrong.append(f"at rest {workload} asks for {wanted}, and has {have}")
-            known = {name for resource, name in held if resource in resources}
-            for one in self.hardware.called(known):
-                if not one.plugged and not any(name in named for dummy, name in held):
+            known = [row for row in held if row.resource in resources]
+            for one in self.hardware.meant(known):
+                if not one.plugged and not any(row.ident in named for row in held):
                     self.wrong.append(f"at rest {workload} has {one.ident}, which is gone, and no item says so")
             may = self.listed(unit)
-            mine = {one for one in self.hardware.called(name for dummy, name in held) if one.plugged and one.file}
+            mine = {one for one in self.hardware.meant(held) if one.plugged and one.file}
             mine = {one for one in mine if one.healthy and self.is_known(one)}
             if may is not None and unit not in named:
                 self.tell(f"at rest {unit} is not to open", (one.ident for one in mine - may))
                 others = {
                     one
-                    for name, ids in rows.items()
+                    for name, theirs in rows.items()
                     if units[name] != unit  # under another name of its workload
-                    for one in self.hardware.called(dict(ids).values())
+                    for one in self.hardware.meant(theirs)
                 }
                 self.tell(f"at rest {unit} is to open others' ", (one.ident for one in (may - mine) & others))
         files = {f"{units[workload]}.env" for workload in rows}
@@ -475,13 +537,13 @@ class Users:
         whole = {
             name.replace("@", "_40")
             for name, held in rows.items()
-            if name not in named and all(resource in resources for resource, dummy in held)
+            if name not in named and all(one.resource in resources for one in held)
         }
         self.tell("at rest the CDI spec lacks", whole - found.keys())
         self.tell("at rest the CDI spec has", found.keys() - {name.replace("@", "_40") for name in rows})
         for name, nodes in found.items():
             workload = name.replace("_40", "@")
-            things = self.hardware.called(name for dummy, name in rows.get(workload, ()))
+            things = self.hardware.meant(rows.get(workload, ()))
             if workload not in named and all(one.plugged and self.is_known(one) for one in things):
                 given = {one.file for one in things if one.file}
                 self.tell(f"at rest the CDI spec gives {workload}", (nodes - {"/dev/vfio/vfio"}) ^ given)

@@ -155,9 +155,9 @@ def followed(
     seen and the id is by now of a device that was granted as well, the granted one is gone: its place, or its file, is its id till then.
     One that a spec has under a name that no resource matches (``undeclared``) is followed too; any other is known by its id alone.
     """
-    known = {one.id: one for found in devices.values() for one in found}
-    counted = [one for one in undeclared if one.cdi]
-    there = {identity(one): one for one in (*counted, *known.values())}
+    known = {one.id: one for one in undeclared if one.cdi}
+    known.update((one.id, one) for found in devices.values() for one in found)
+    there = {identity(one): one for one in known.values()}
     there.pop(frozenset(), None)
     rows = [(grant.workload, one, identity(one)) for grant in granted for one in grant.devices]
     owners = {one.id: name for name, one, own in rows if one.id in known and is_still(own, known[one.id])}

@@ -24,7 +24,7 @@ from _core.model.cpu import handover, partitions
 from _core.model.devices.held_devices import HeldDevices
 from _core.model.plan import replay
 from _core.model.workload.grants import ISOLATED_SLICE
-from walk import DARK, DEVICES, EDITED, FULL, RELOADED, RENAMED, SET, TENANTS, Walk
+from walk import DARK, DEVICES, EDITED, FULL, RELOADED, RENAMED, RENUMBERED, SET, TENANTS, Walk
 
 LONG = bool(os.environ.get("CORRAL_LONG"))
 WALKS = int(os.environ.get("CORRAL_WALKS", "1000" if LONG else "6"))
@@ -66,7 +66,9 @@ COMBINED = (
     *((EDITED, one) for one in (RENAMED, DARK, TENANTS)),
     *((RELOADED, one) for one in (RENAMED, DARK)),
     *((DEVICES, one) for one in (RENAMED, FULL, EDITED, RELOADED, SET)),
+    *((TENANTS, DEVICES, one) for one in (RENAMED, FULL, EDITED)),
     (TENANTS, RENAMED, RELOADED),
+    (DEVICES, RENUMBERED, TENANTS),
 )
 TRIES = 120  # replays of a walk that went wrong, to leave out what has no part in it
 
@@ -230,6 +232,10 @@ def report(counts: collections.Counter[str], causes: collections.Counter[str]) -
         ("devices-renamed-7200300", 100),
         ("devices-renamed-7200307", 100),
         ("devices-set-6200012", 100),  # systemctl revert removes the list of a unit, which the next tick brings back.
+        # A spec counts its devices anew, and what runs has the one that its resource has by number.
+        ("devices-renumbered-6", 54),
+        # A link is away for a moment before a tick has seen that its device is back.
+        ("devices-renumbered-10022", 40),
         ("devices-9800023", 23),  # A unit starts after a removal that died once the lists were taken back.
     ],
 )
@@ -270,6 +276,12 @@ def test_whatever_happens_with_devices(quick: None, monkeypatch: pytest.MonkeyPa
 def test_whatever_happens_with_tenants(quick: None) -> None:
     causes = [cause for walk in walks(TENANTS, (WALKS + 1) // 2) for cause in walk.causes]
     assert any("tenant acme" in cause for cause in causes), "nothing was refused by a tenant"
+
+
+def test_whatever_happens_when_a_spec_counts_its_devices_anew(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grant_service, "ENDING_SECONDS", 0.0)
+    counts = counted(walks(DEVICES + RENUMBERED, (WALKS + 1) // 2))
+    assert counts["renumbered while held"], "no device of a workload was counted anew"
 
 
 def test_whatever_happens_with_quotas_of_devices(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -568,6 +568,23 @@ def test_a_gpu_that_is_declared_by_its_number_stays_with_what_runs_when_the_spec
     in_sync(fake)
 
 
+def test_a_run_keeps_the_gpus_of_a_resource_that_is_declared_no_longer_when_the_spec_counts_otherwise(
+    fake: node.Node,
+) -> None:
+    plug_gpus(fake)
+    two = {**TRAIN, "hold": "running", "requests": {"vendor.com/gpu": 2}}
+    roll_out(fake, profile_with(devices=GPUS, workloads=[two]))
+    assert running(fake, SERIAL).devices == {"/dev/gpu0", "/dev/gpu1"}
+    roll_out(fake, profile_with())
+    fake.drop("/dev/gpu0")
+    fake.put("/etc/cdi/vendor.json", counted_anew(1))
+    for dummy in range(2):
+        runs.tick(fake.host())
+        assert held(fake) == {"dpdk": [NICS[0]], "train": ["/dev/gpu0", "vendor.com/gpu=0"]}
+    assert not fake.has(f"{CHECKPOINT}.damaged")
+    assert "/dev/char/195:1 rwm" in fake.systemd.devices_allowed(SERIAL)
+
+
 def test_a_declared_workload_keeps_a_gpu_that_its_resource_has_no_more_and_an_item_says_so(fake: node.Node) -> None:
     plug_gpus(fake)
     first = [{"name": "vendor.com/gpu", "match": {"cdi": "vendor.com/gpu=0"}}]
