@@ -268,8 +268,9 @@ class Hardware:
         """The devices of these rows of grants. What a spec counts otherwise is still the same, by its file."""
         found = set()
         for row in rows:
-            own = {one for one in self.of("gpu") if one.file in row.keys and one.listed is not None}
-            found |= own if own and self.is_counted_anew else self.called([row.ident])
+            own = {one for one in self.of("gpu") if one.file in row.keys} if self.is_counted_anew else set()
+            listed = {one for one in own if one.listed is not None}
+            found |= listed or self.called([row.ident]) or own
         return found
 
     def of_resource(self, row: Data) -> list[Thing]:
