@@ -175,6 +175,32 @@ def test_they_are_bound_before_the_unit_may_open_them(rolled: node.Node) -> None
     assert max(probes) < lists[-1]
 
 
+def test_they_go_back_once_the_unit_may_not_open_them_any_more(rolled: node.Node) -> None:
+    running(rolled, LATER)
+    host = rolled.host()
+    services.stop(rolled, LATER, host)
+    unbound = [index for index, act in enumerate(host.acts) if THIRD in act and "sys/bus" in act]
+    lists = [index for index, act in enumerate(host.acts) if "DeviceAllow=" in act]
+    assert max(lists) < min(unbound)
+    assert max(unbound) < host.acts.index("write_file /var/lib/corral/checkpoint.json"), "free only then"
+    assert bound(rolled) == {FIRST: VFIO, SECOND: VFIO}
+
+
+def test_one_that_its_driver_does_not_let_go_holds_up_nothing_else_in_a_tick(rolled: node.Node) -> None:
+    rolled.pci.write(f"/sys/bus/pci/devices/{FIRST}/driver_override", "\n")
+    rolled.pci.unbind(FIRST)
+    rolled.pci.probe(FIRST)
+    rolled.pci.stuck.add(FIRST)
+    rolled.put(f"{FOLDER}/{DPDK}.env", "")
+    assert runs.tick(rolled.host()) == 2
+    assert status(rolled)["error"] is None
+    assert "PCIDEVICE_" in rolled.get(f"{FOLDER}/{DPDK}.env")
+    assert FIRST in {one["subject"] for one in status(rolled)["items"]}
+    rolled.pci.stuck.clear()
+    runs.tick(rolled.host())
+    in_sync(rolled)
+
+
 def test_one_card_is_named_by_its_address(fake: node.Node) -> None:
     equip(fake)
     rows = [{"name": NIC, "match": {"address": "0000:5e:00.1"}, "bind": "vfio-pci"}]
