@@ -210,3 +210,21 @@ def test_before_a_list_is_set_its_unit_is_told_only_of_what_it_had() -> None:
     assert device_delivery.text_before_list("", [("serial", [AWAY])], {"a.b/tty": [old]}) == device_delivery.env_text(
         [("serial", [AWAY])], {}
     )
+
+
+def gpu(number: int) -> Device:
+    """A device of a CDI spec whose file has no place in sysfs."""
+    name, file = f"vendor.com/gpu={number}", f"/dev/gpu{number}"
+    return Device(name, -1, "", (), None, (), (file,), frozenset({name, file}), frozenset())
+
+
+def test_a_device_of_a_grant_is_no_other_one_while_another_of_it_is_missing() -> None:
+    """A container keeps its row in the CDI spec then: the file in it is no other device's."""
+    granted = [GrantedDevice("", "vendor.com/gpu", one.id, tuple(sorted(one.keys))) for one in (gpu(0), gpu(1))]
+    found = device_delivery.held(granted, {"vendor.com/gpu": [gpu(0), gpu(2)]})
+    assert [one.id for one in found.missing] == ["vendor.com/gpu=1"]
+    assert found.others == {"/dev/gpu2"}
+    assert [(one.id, one.unhealthy) for one in found.devices["vendor.com/gpu"]] == [
+        ("vendor.com/gpu=0", ""),
+        ("vendor.com/gpu=1", "gone"),
+    ]
