@@ -228,3 +228,33 @@ def test_a_device_of_a_grant_is_no_other_one_while_another_of_it_is_missing() ->
         ("vendor.com/gpu=0", ""),
         ("vendor.com/gpu=1", "gone"),
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        "[]",
+        '{"cdiVersion": 1, "devices": []}',
+        '{"cdiVersion": "0.3.0"}',
+        "[" * 100_000,
+        '{"cdiVersion": "0.3.0", "devices": [1]}',
+    ],
+)
+def test_a_text_that_is_no_spec_has_no_rows(text: str | None) -> None:
+    assert device_delivery.spec_of(text) == device_delivery.Spec("0.3.0", {})
+    assert device_delivery.delivered(f"{device_delivery.RECORD}{text}\n") == ()
+
+
+@pytest.mark.parametrize(
+    ("edits", "paths"),
+    [
+        ({"deviceNodes": [{"path": "/dev/a"}, {"path": "/dev/b", "hostPath": "/dev/c"}, 1]}, {"/dev/a", "/dev/c"}),
+        ({"deviceNodes": {"path": "/dev/a"}}, set()),
+        ({}, set()),
+        ([], set()),
+    ],
+)
+def test_the_files_that_edits_name_on_the_node(edits: t.Any, paths: set[str]) -> None:
+    assert device_delivery.node_paths(edits) == paths
