@@ -321,13 +321,20 @@ def lost_files() -> None:
 
 
 def tenants() -> None:
-    """A fork bomb and a hog end at their own limits, within their tenant's, and the other tenant's service runs on untouched."""
+    """A fork bomb and a hog end at their own limits, and another bomb at their tenant's, and the other tenant's service runs on untouched."""
     run("systemctl", "start", "globex-db")
     pid = run("systemctl", "show", "-p", "MainPID", "--value", "globex-db")
     expect("acme's limits", [read(f"{ACME}/{name}") for name in ("memory.max", "pids.max")], [str(192 << 20), "96"])
     run("systemctl", "start", "acme-bomb")
     wait("the bomb has no more", lambda: os.path.exists("/run/bomb"))
     expect("processes of the bomb", int(read("/run/bomb")), 31)
+    os.remove("/run/bomb")
+    # Nobody's unit, with no limit of its own: what ends it is its tenant's.
+    run("systemd-run", "--quiet", "--collect", "--unit=loose-bomb", "--slice=corral-acme.slice", BOMB)
+    wait("the other one has no more", lambda: os.path.exists("/run/bomb"))
+    expect("processes of acme", int(read(f"{ACME}/pids.current")), 96)
+    expect("processes of both bombs", 32 + int(read("/run/bomb")) + 1, 96)
+    run("systemctl", "stop", "loose-bomb")
     run("systemctl", "start", "acme-hog")
 
     def killed() -> int:
