@@ -131,9 +131,12 @@ def prepare() -> None:
     words = f"--config={CONFIG} --config-dir={DROPINS} $KUBELET_EXTRA_ARGS"
     # The stand-in fails by itself, after it was healthy for a moment.
     before = f"ExecStartPre={MAY_START}\n" if is_real() else ""
+    after = (
+        "[Unit]\nAfter=containerd.service\n" if is_real() else ""
+    )  # Without that its first start after a boot may fail.
     write(
         UNIT_FILE,
-        f"[Service]\nEnvironmentFile=-{ENVIRONMENT}\n{before}ExecStart={PROGRAM} {words}\nRestart=always\nRestartSec=10\n"
+        f"{after}[Service]\nEnvironmentFile=-{ENVIRONMENT}\n{before}ExecStart={PROGRAM} {words}\nRestart=always\nRestartSec=10\n"
         "[Install]\nWantedBy=multi-user.target\n",
     )
     run("systemctl", "daemon-reload")
