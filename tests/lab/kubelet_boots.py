@@ -122,6 +122,8 @@ def look() -> None:
     }
     with open(STARTS, "a", encoding="utf-8") as file:
         print(json.dumps(row), file=file)
+        file.flush()
+        os.fsync(file.fileno())  # The power may go before the next one is written.
 
 
 def starts() -> list[dict[str, t.Any]]:
