@@ -159,7 +159,7 @@ def checkpoint_part(host: Host, context: Context, found: Workloads) -> Part:
     return Part(
         (*checkpoint.admitted_changes(host, found), *checkpoint.checkpoint_changes(host, found)),
         frozenset({f"controller:{cgroup.ROOT}/cgroup.subtree_control"} if found.needs else ()),
-        problems=(*problems, *twice_matched(found.needs)),
+        problems=(*problems, *twice_matched(found.needs), *named_as_tenants(context.profile, found.needs)),
         notes=tuple(found.notes),
     )
 
@@ -339,6 +339,21 @@ def problem_of(context: Context, refusal: Refusal) -> Problem:
     index = next((i for i, one in enumerate(context.profile.workloads) if one.name == name), None)
     path = refusal.workload if index is None else f"workloads[{index}]"
     return Problem(f"{path}.{refusal.key}", refusal.value, f"{refusal.workload}: {refusal.message}")
+
+
+def named_as_tenants(declared: Profile, needs: t.Sequence[ResourceRequirements]) -> list[Problem]:
+    """Tenants with the name of a workload that was admitted before they were declared: each tick would write the other's limits."""
+    names = {profile_workloads.slice_name(need.workload.name): need.workload.name for need in needs}
+    known = [(index, one.name, profile_workloads.slice_name(one.name)) for index, one in enumerate(declared.tenants)]
+    return [
+        Problem(
+            f"tenants[{index}].name",
+            name,
+            f"is the name of a workload that was admitted at run time as well, and both would have one slice: corral release {names[own]} first",
+        )
+        for index, name, own in known
+        if own in names
+    ]
 
 
 def twice_matched(needs: t.Sequence[ResourceRequirements]) -> list[Problem]:

@@ -19,7 +19,7 @@ from ..model.numa import numa_memory
 from ..model.plan.context import Workloads
 from ..model.profile import profile
 from ..model.profile.profile import Profile
-from ..model.profile.profile_workloads import DECLARED, RUNNING, Workload
+from ..model.profile.profile_workloads import DECLARED, RUNNING, Workload, slice_name
 from ..model.profile.schema_types import is_own
 from ..model.topology import cpu_topology
 from ..model.topology.topology import Topology
@@ -229,11 +229,14 @@ def admitted_or_damage(host: Host) -> tuple[tuple[Workload, ...], str]:
 
 
 def without_conflicts(host: Host, declared: Profile) -> t.Optional[Request]:
-    """The request to release the workloads that were admitted at run time and have the name or the unit of a declared one; None
-    where there is none: while a profile was unconfirmed they could be admitted, and the node goes back to the declared ones.
+    """The request to release the workloads that were admitted at run time and have the name or the unit of a declared one, or the name
+    of a tenant; None where there is none: while a profile was unconfirmed they could be admitted, and the node goes back to the
+    declared ones.
     """
     there = admitted(host)
-    left = tuple(one for one in there if conflicting(one, declared.workloads) is None)
+    tenants = {slice_name(one.name) for one in declared.tenants}
+    fitting = (one for one in there if slice_name(one.name) not in tenants)
+    left = tuple(one for one in fitting if conflicting(one, declared.workloads) is None)
     return Request(admitted=left) if left != there else None
 
 

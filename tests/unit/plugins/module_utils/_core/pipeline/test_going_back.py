@@ -70,6 +70,11 @@ CASES = {
         ("extra", "--unit", EXTRA, *HOLDS, "cpu=100m,memory=64Mi"),
         items=(("feed", "name"),),
     ),
+    "another has its tenant's name": Case(
+        profile_with(tenants=[{"name": "acme", "members": {"units": ["feed.service"]}}]),
+        PROFILE,
+        ("acme", "--unit", EXTRA, *HOLDS, "cpu=100m,memory=64Mi"),
+    ),
     "there are no pools": Case(
         PLAIN,
         PROFILE,

@@ -341,6 +341,25 @@ def admitted(fake: node.Node, *words: str) -> str:
     return str(next(one["limits"] for one in grants if one["workload"] == words[0]))
 
 
+def test_a_tenant_with_the_name_of_what_was_admitted_before_is_refused(fake: node.Node) -> None:
+    """Each tick wrote the limits of the one over those of the other, as both have one slice."""
+    test_workloads.install(fake)
+    services.add(fake, "extra.service")
+    runs.install(fake.host())
+    roll_out(fake, profile_of())
+    admitted(fake, "acme", "--unit", "extra.service", "--limits", "cpu=100m,memory=16Mi")
+    said = (
+        r"tenants\[0\]\.name: acme: is the name of a workload that was admitted at run time as well, and both would have one slice: "
+        "corral release acme first"
+    )
+    with pytest.raises(CorralError, match=said):
+        roll_out(fake, profile_of(ACME))
+    in_sync(fake)
+    assert runs.command(fake.host(), "release", "acme") == 0
+    roll_out(fake, profile_of(ACME))
+    in_sync(fake)
+
+
 def test_an_admission_by_hand_gets_defaults_and_has_a_priority(rolled: node.Node) -> None:
     services.add(rolled, "job.service", "other.service")
     urgent = {"scope": "PriorityClass", "operator": "In", "values": ["high"]}
