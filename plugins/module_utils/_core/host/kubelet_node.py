@@ -132,6 +132,13 @@ def newer_files(host: Host, running: t.Optional[Process], layers: t.Iterable[Lay
     return [layer.origin for layer in layers if (host.modified(layer.origin) or 0) > began]
 
 
+def way_to_read(host: Host, newer: t.Iterable[str]) -> str:
+    """What makes the kubelet read these files. One that was written while the clock was ahead stays newer whenever the kubelet begins."""
+    ahead = [path for path in newer if (host.modified(path) or 0) > host.now() + SLACK]
+    touch = f"touch {' '.join(ahead)} (its time is in the future), then " if ahead else ""
+    return f"{touch}systemctl restart {UNIT}"
+
+
 def layers(host: Host, places: KubeletFiles) -> tuple[list[Layer], list[str]]:
     """The file and its drop-ins in the kubelet's order; what is wrong with those that cannot be read."""
     found: list[Layer] = []

@@ -66,7 +66,10 @@ def older_than_files(host: Host, seen: Observation) -> list[Change]:
     newer = kubelet_node.newer_files(host, seen.process, seen.layers)
     if not newer:
         return []
-    reason = f"the running kubelet (process {seen.process.pid if seen.process else ''}) began before this change: systemctl restart {kubelet_unit.UNIT}"
+    process = seen.process.pid if seen.process else ""
+    reason = (
+        f"the running kubelet (process {process}) began before this change: {kubelet_node.way_to_read(host, newer)}"
+    )
     return [
         Change(NAME, kubelet_unit.UNIT, "files", f"changed since: {', '.join(newer)}", "read by the kubelet", reason, newer[0],
                (), UNCHANGEABLE, "next start", "service restart")
