@@ -183,13 +183,25 @@ def is_still(own: t.AbstractSet[str], device: Device) -> bool:
 
 
 def identity(device: t.Union[Device, GrantedDevice]) -> frozenset[str]:
-    """What tells a device from all others, whatever its id is: its places, else its own files. Empty where it is not known.
+    """What tells a device from all others, whatever its id is: its places, else its own files. Empty where it is not known."""
+    return frozenset(filter(is_place, device.keys)) or _own_files(device)
 
-    A link without a place is none: it may lead to another file by now.
+
+def is_same(one: GrantedDevice, device: Device) -> bool:
+    """Whether a device is the granted one by its identity, or by its files where one of the two has no place.
+
+    sysfs has no place of a device whose file is away, as while its driver is loaded again.
     """
-    found = frozenset(filter(is_place, device.keys))
-    if found or (device.id.startswith("/dev/") and device.id not in device.keys):
-        return found
+    own, seen = identity(one), identity(device)
+    if any(map(is_place, own)) != any(map(is_place, seen)):
+        own, seen = _own_files(one), _own_files(device)
+    return bool(own) and own == seen
+
+
+def _own_files(device: t.Union[Device, GrantedDevice]) -> frozenset[str]:
+    """The files of a device. A link without a place is none: it may lead to another file by now."""
+    if device.id.startswith("/dev/") and device.id not in device.keys:
+        return frozenset()
     return frozenset(key for key in device.keys if key.startswith("/dev/"))
 
 

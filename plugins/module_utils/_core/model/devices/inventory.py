@@ -24,6 +24,7 @@ from .device import (
     Seen,
     around,
     identity,
+    is_same,
     is_still,
     is_vfio,
 )
@@ -89,11 +90,11 @@ def granted_elsewhere(granted: t.Iterable[GrantedDevice], found: Inventory, seen
     ids = {one.id for devices in found.devices.values() for one in devices}
     devices: dict[str, Device] = {}
     for one in unknown(granted, found):
-        match, own = match_of(one.id), identity(one)
+        match = match_of(one.id)
         if match.cdi is not None:
             match = Match(cdi=match.cdi.partition("=")[0])
         there = _candidates(Resource(one.resource, match), seen)
-        same = [device for device in there if own and match.cdi is not None and identity(device) == own]
+        same = [device for device in there if match.cdi is not None and is_same(one, device)]
         for device in same or [device for device in there if device.id == one.id]:
             # One that had a file, and has none with its driver of now, is not what was granted.
             if device.id not in ids and (device.files or not any(key.startswith("/dev/") for key in one.keys)):

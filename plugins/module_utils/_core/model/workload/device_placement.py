@@ -15,7 +15,7 @@ import collections
 import typing as t
 
 from ..devices import device_allocation
-from ..devices.device import Device, GrantedDevice, identity, is_still
+from ..devices.device import Device, GrantedDevice, identity, is_same, is_still
 from ..devices.device_delivery import PCI_ADDRESS
 from ..numa.node_sets import Demand
 from ..profile.profile_workloads import INIT
@@ -157,21 +157,22 @@ def followed(
     """
     known = {one.id: one for one in undeclared if one.cdi}
     known.update((one.id, one) for found in devices.values() for one in found)
-    there = {identity(one): one for one in known.values()}
-    there.pop(frozenset(), None)
     rows = [(grant.workload, one, identity(one)) for grant in granted for one in grant.devices]
     owners = {one.id: name for name, one, own in rows if one.id in known and is_still(own, known[one.id])}
-    identities = {row[2] for row in rows if row[2]}
     ids = {row[1].id for row in rows}
+
+    def is_granted(device: Device, own: frozenset[str]) -> bool:
+        others = ((one, keys) for dummy, one, keys in rows if keys != own)
+        return any(is_same(one, device) or not keys.isdisjoint(identity(device)) for one, keys in others)
 
     def now(workload: str, one: GrantedDevice) -> GrantedDevice:
         own, device = identity(one), known.get(one.id)
         if device is not None and is_still(own, device):
             return one
-        same = there.get(own)
+        same = next((other for other in known.values() if is_same(one, other)), None)
         if same is not None and owners.setdefault(same.id, workload) == workload:
             return one._replace(id=same.id, keys=tuple(sorted(same.keys)))
-        if device is None or all(identity(device).isdisjoint(other) for other in identities - {own}):
+        if device is None or not own or not is_granted(device, own):
             return one
         name = min(own, key=lambda key: (not PCI_ADDRESS.fullmatch(key), key))
         return one if name in ids else one._replace(id=name, keys=tuple(key for key in one.keys if key != one.id))

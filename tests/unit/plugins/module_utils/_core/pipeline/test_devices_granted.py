@@ -494,31 +494,36 @@ def counted_anew(*numbers: int) -> str:
     return json.dumps({**GPU_SPEC, "devices": rows})
 
 
-@pytest.mark.parametrize("in_sysfs", [True, False])
+def in_sysfs(fake: node.Node, number: int) -> None:
+    """The place of a GPU in sysfs."""
+    folder = f"/sys/devices/pci0000:00/0000:00:0{number + 1}.0/gpu/gpu{number}"
+    fake.put(f"{folder}/dev", f"195:{number}\n")
+    link = fake.root / f"sys/dev/char/195:{number}"
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(f"../../{folder[5:]}")
+
+
+@pytest.mark.parametrize("has_places", [True, False])
 def test_a_gpu_that_is_gone_is_not_taken_for_the_next_one_that_the_spec_counts_in_its_place(
-    fake: node.Node, in_sysfs: bool
+    fake: node.Node, has_places: bool
 ) -> None:
     """What a vendor's tool writes once a GPU is lost: those after it have another number, and the holders they had."""
     plug_gpus(fake)
-    for number in (0, 1) if in_sysfs else ():
-        folder = f"/sys/devices/pci0000:00/0000:00:0{number + 1}.0/gpu/gpu{number}"
-        fake.put(f"{folder}/dev", f"195:{number}\n")
-        link = fake.root / f"sys/dev/char/195:{number}"
-        link.parent.mkdir(parents=True, exist_ok=True)
-        link.symlink_to(f"../../{folder[5:]}")
+    for number in (0, 1) if has_places else ():
+        in_sysfs(fake, number)
     ask = {"hold": "running", "requests": {"vendor.com/gpu": 1}}
     rows = [{"name": f"job{one}", "match": {"unit": f"job@{one}.service"}, **ask} for one in "abc"]
     roll_out(fake, profile_with(devices=GPUS, workloads=rows))
     assert (running(fake, JOB).devices, running(fake, OTHER).devices) == ({"/dev/gpu0"}, {"/dev/gpu1"})
     fake.drop("/dev/gpu0")
-    if in_sysfs:
+    if has_places:
         fake.drop("/sys/dev/char/195:0")
     fake.put("/etc/cdi/vendor.json", counted_anew(1))
     for dummy in range(2):
         assert runs.tick(fake.host()) == 2
         fake.wait(10)
     gone = [(one["subject"], one["actual"]) for one in status(fake)["items"]]
-    place = "devices/pci0000:00/0000:00:01.0/gpu/gpu0" if in_sysfs else "/dev/gpu0"
+    place = "devices/pci0000:00/0000:00:01.0/gpu/gpu0" if has_places else "/dev/gpu0"
     assert gone == [(f"joba {place}", "gone")]
     assert held(fake) == {"joba": [place], "jobb": ["vendor.com/gpu=0"]}
     assert "/dev/char/195:1 rwm" not in fake.systemd.devices_allowed(JOB)
@@ -529,6 +534,34 @@ def test_a_gpu_that_is_gone_is_not_taken_for_the_next_one_that_the_spec_counts_i
     services.stop(fake, OTHER)
     assert running(fake, JOB).devices == {"/dev/gpu1"}
     in_sync(fake)
+
+
+@pytest.mark.parametrize("away_before", [True, False], ids=["away before", "away since"])
+def test_a_gpu_is_not_given_to_a_second_one_that_the_spec_counts_anew_while_its_file_is_away(
+    away_before: bool, fake: node.Node
+) -> None:
+    """As when a driver is loaded again: sysfs has no place of such a GPU, so that it was not known as the granted one."""
+    plug_gpus(fake)
+    for number in (0, 1):
+        in_sysfs(fake, number)
+    ask = {"hold": "running", "requests": {"vendor.com/gpu": 1}}
+    rows = [{"name": f"job{one}", "match": {"unit": f"job@{one}.service"}, **ask} for one in "ab"]
+    roll_out(fake, profile_with(devices=GPUS, workloads=rows))
+    assert (running(fake, JOB).devices, running(fake, OTHER).devices) == ({"/dev/gpu0"}, {"/dev/gpu1"})
+    for path in ("/dev/gpu0", "/sys/dev/char/195:0", "/dev/gpu1", "/sys/dev/char/195:1"):
+        fake.drop(path)
+    if away_before:
+        runs.tick(fake.host())
+    fake.put("/etc/cdi/vendor.json", counted_anew(1))
+    if not away_before:
+        runs.tick(fake.host())
+    fake.put("/dev/gpu1", "char/195:1\n")
+    in_sysfs(fake, 1)
+    runs.tick(fake.host())
+    assert shared(fake) == []
+    assert held(fake)["jobb"] == ["vendor.com/gpu=0"]
+    assert "/dev/char/195:1 rwm" not in fake.systemd.devices_allowed(JOB)
+    assert "/dev/char/195:1 rwm" in fake.systemd.devices_allowed(OTHER)
 
 
 def test_gpus_that_the_spec_counts_otherwise_stay_with_what_runs(fake: node.Node) -> None:
