@@ -179,7 +179,9 @@ def is_place(key: str) -> bool:
 
 def is_still(own: t.AbstractSet[str], device: Device) -> bool:
     """Whether a device may be the one with this identity, which is not known where it is empty."""
-    return not (own and identity(device)) or not own.isdisjoint(device.keys)
+    if not (own and identity(device)):
+        return True
+    return not own.isdisjoint(device.keys) if any(map(is_place, own)) else _alike(own, _own_files(device))
 
 
 def identity(device: t.Union[Device, GrantedDevice]) -> frozenset[str]:
@@ -193,9 +195,14 @@ def is_same(one: GrantedDevice, device: Device) -> bool:
     sysfs has no place of a device whose file is away, as while its driver is loaded again.
     """
     own, seen = identity(one), identity(device)
-    if any(map(is_place, own)) != any(map(is_place, seen)):
-        own, seen = _own_files(one), _own_files(device)
-    return bool(own) and own == seen
+    if any(map(is_place, own)) and any(map(is_place, seen)):
+        return own == seen
+    return _alike(_own_files(one), _own_files(device))
+
+
+def _alike(files: t.AbstractSet[str], others: t.AbstractSet[str]) -> bool:
+    """Whether these are the files of one device: one that is the only one of its spec has those for control as well."""
+    return bool(files and others) and (files <= others or files >= others)
 
 
 def _own_files(device: t.Union[Device, GrantedDevice]) -> frozenset[str]:

@@ -160,6 +160,7 @@ def followed(
     rows = [(grant.workload, one, identity(one)) for grant in granted for one in grant.devices]
     owners = {one.id: name for name, one, own in rows if one.id in known and is_still(own, known[one.id])}
     ids = {row[1].id for row in rows}
+    files = {file for one in known.values() for file in one.files}
 
     def is_granted(device: Device, own: frozenset[str]) -> bool:
         others = ((one, keys) for dummy, one, keys in rows if keys != own)
@@ -174,7 +175,8 @@ def followed(
             return one._replace(id=same.id, keys=tuple(sorted(same.keys)))
         if device is None or not own or not is_granted(device, own):
             return one
-        name = min(own, key=lambda key: (not PCI_ADDRESS.fullmatch(key), key))
+        # A file that one of the others has as well, such as one for control, is no name for it.
+        name = min(own, key=lambda key: (not PCI_ADDRESS.fullmatch(key), key in files, key))
         return one if name in ids else one._replace(id=name, keys=tuple(key for key in one.keys if key != one.id))
 
     return [

@@ -564,6 +564,37 @@ def test_a_gpu_is_not_given_to_a_second_one_that_the_spec_counts_anew_while_its_
     assert "/dev/char/195:1 rwm" in fake.systemd.devices_allowed(OTHER)
 
 
+def test_a_gpu_that_is_the_only_one_left_is_told_from_the_file_for_control_of_all(fake: node.Node) -> None:
+    """Its spec has that file for this one alone then: what ran on it was told that its GPU is gone."""
+    plug_gpus(fake)
+    fake.put("/dev/control", "char/195:255\n")
+    control = {"path": "/dev/control"}
+
+    def count(*numbers: int) -> None:
+        data = json.loads(counted_anew(*numbers))
+        for row in data["devices"]:
+            row["containerEdits"]["deviceNodes"].append(control)
+        fake.put("/etc/cdi/vendor.json", json.dumps(data))
+
+    count(0, 1)
+    ask = {"hold": "running", "requests": {"vendor.com/gpu": 1}}
+    rows = [{"name": f"job{one}", "match": {"unit": f"job@{one}.service"}, **ask} for one in "ab"]
+    roll_out(fake, profile_with(devices=GPUS, workloads=rows))
+    assert running(fake, JOB).devices == {"/dev/gpu0", "/dev/control"}
+    assert running(fake, OTHER).devices == {"/dev/gpu1", "/dev/control"}
+    fake.drop("/dev/gpu0")
+    count(1)
+    for dummy in range(2):
+        runs.tick(fake.host())
+        assert held(fake) == {"joba": ["/dev/gpu0"], "jobb": ["vendor.com/gpu=0"]}
+    fake.put("/dev/gpu0", "char/195:0\n")
+    fake.drop("/dev/gpu1")
+    count(0)
+    runs.tick(fake.host())
+    assert held(fake) == {"joba": ["vendor.com/gpu=0"], "jobb": ["/dev/gpu1"]}
+    assert "/dev/char/195:0 rwm" not in fake.systemd.devices_allowed(OTHER)
+
+
 def test_gpus_that_the_spec_counts_otherwise_stay_with_what_runs(fake: node.Node) -> None:
     plug_gpus(fake)
     ask = {"hold": "running", "requests": {"vendor.com/gpu": 1}}
