@@ -148,3 +148,24 @@ def test_a_way_back_past_such_workloads_that_is_killed_is_made_again(
             runs.command(fake.host("killed", number), "confirm", "--tick")
         runs.command(fake.host(), "confirm", "--tick")
         went_back(fake, case)
+
+
+def test_what_runs_in_the_slice_of_a_workload_stops_before_a_first_profile_goes_back(
+    fake: node.Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_units(fake)
+    services.add(fake, EXTRA)
+    assert not runs.install(fake.host()).error
+    confirming.declare(fake.host(), profile.parse(PROFILE), None, Terms(SECONDS))
+    assert runs.command(fake.host(), "admit", "extra", "--unit", EXTRA, *HOLDS, "cpu=2,memory=64Mi") == 0
+    assert services.start(fake, EXTRA)
+    fake.wait(SECONDS + 1)
+    assert runs.command(fake.host(), "confirm", "--tick") == 1
+    assert (
+        f"corral_extra.slice: still holds processes, which a stop would end: stop what runs in it (systemctl stop {EXTRA})"
+        in capsys.readouterr().err
+    )
+    assert fake.has(state.UNCONFIRMED)
+    services.stop(fake, EXTRA)
+    assert runs.command(fake.host(), "confirm", "--tick") == 0
+    assert [fake.has(path) for path in (state.UNCONFIRMED, state.DECLARED, CHECKPOINT)] == [False, False, False]
