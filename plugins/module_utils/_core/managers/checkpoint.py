@@ -17,7 +17,7 @@ from ..model.plan.plan import CLAIM, UNCHANGEABLE, Change, Step
 from ..model.profile import profile_workloads
 from ..model.systemd.workload_units import NAME
 from ..model.values import cpuset
-from ..model.workload import grants
+from ..model.workload import grants, resources
 from ..model.workload.admission import AllocationEvent, Refusal
 from ..model.workload.grants import Grant
 
@@ -95,16 +95,34 @@ def grant_text(grant: Grant) -> str:
     return f"{cpus}{mems}{devices}{run}"
 
 
-def refused_change(refusal: Refusal) -> Change:
-    """The item of a workload that does not get what it requests."""
+def refused_change(refusal: Refusal, grant: t.Optional[Grant]) -> Change:
+    """The item of a workload that does not get what it requests; ``grant`` is what it has all the same (None: nothing)."""
+    has = "nothing" if grant is None else amount_of(grant, refusal.key)
     return Change(
         NAME,
         refusal.workload,
         refusal.key,
-        "nothing",
+        has if has != refusal.value else "less",
         refusal.value,
         refusal.message,
         state.CHECKPOINT,
         (),
         UNCHANGEABLE,
     )
+
+
+def amount_of(grant: Grant, key: str) -> str:
+    """What a grant has of that for which a key of its workload asks: ``requests.cpu`` is "2"."""
+    section, dummy, resource = key.partition(".")
+    if key.startswith('requests["'):  # a resource of devices
+        section, resource = "requests", key[len('requests["') : -len('"]')]
+    amounts = dict(grant.limits if section == "limits" else grant.requests)
+    if section not in ("requests", "limits"):
+        return "an earlier grant"
+    if section == "requests" and not resource:
+        return (
+            ", ".join(f"{name} {resources.amount_text(name, amount)}" for name, amount in grant.requests) or "nothing"
+        )
+    if section == "requests" and resource == resources.CPU and grant.cpus:
+        return str(len(grant.cpus))  # Some of those that were requested may be offline.
+    return resources.amount_text(resource, amounts[resource]) if resource in amounts else "nothing"

@@ -110,7 +110,10 @@ def plan(host: Host, context: Context) -> Part:
         runs_part(host, undeclared, grants.renamed(undeclared, found.needs)),
         Part(tuple(namespace_changes(host, context, granted)), frozenset()),
         containers_part(host, context, granted, seen),
-        Part(tuple(checkpoint.refused_change(refusal) for refusal in found.allocated.refusals), frozenset()),
+        Part(
+            tuple(checkpoint.refused_change(one, by_name.get(one.workload)) for one in found.allocated.refusals),
+            frozenset(),
+        ),
     ]
     if undeclared or any(need.workload.hold == RUNNING for need in found.needs):
         parts.append(grant_unit_part(host))

@@ -170,6 +170,7 @@ def test_new_defaults_that_the_quota_leaves_no_room_for_raise_no_limit(rolled: n
     assert runs.tick(rolled.host()) == 2
     (item,) = status(rolled)["items"]
     assert "limits.pids used 50, asked 180, hard 200" in item["reason"]
+    assert (item["property"], item["actual"], item["wanted"]) == ("limits.pids", "50", "180"), "it keeps what it has"
     assert services.start(rolled, FEED)
     assert limits(rolled, PLACE)["pids.max"] == "50"
     services.stop(rolled, FEED)
