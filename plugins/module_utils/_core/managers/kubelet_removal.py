@@ -15,7 +15,7 @@ from ..host.files import Host
 from ..model.kubelet import config_text, kubelet_drift
 from ..model.kubelet.config_text import NotEditable
 from ..model.kubelet.kubelet_config import effective
-from ..model.plan import make_step
+from ..model.plan import make_step, undo
 from ..model.plan.context import Context
 from ..model.plan.plan import FILES, Change, Part, Step
 from ..model.profile.profile import Profile
@@ -88,12 +88,10 @@ def back_changes(
         found = [Change(NAME, "kubelet", "state", "kept", "absent", seen.missing, KEPT, tuple(gone))] if gone else []
         return found, []
     layers, steps = [], moved_away(seen) if seen.kept.file else list[Step]()
-    originals = {
-        record.before.target: record.before.value for record in state.records(host)[0] if record.manager == NAME
-    }
+    originals = {record.before.target: record.before for record in state.records(host)[0] if record.manager == NAME}
     for layer in seen.layers:
         if layer.origin in originals:
-            before = originals[layer.origin]
+            before = originals[layer.origin].value
             layers += [layer._replace(data=load(before, layer.origin))] if before is not None else []
         elif layer.origin == seen.kept.file:
             layers.append(
@@ -123,6 +121,8 @@ def back_changes(
         steps += kubelet_change.restart(seen, after, then, drain, context.now, ready)
     elif (seen.due or seen.drained[0]) and not context.at_boot:
         steps += kubelet_change.finish(seen.drained[0])
+    if stays and not steps:  # A drop-in goes back by its original: with that step the item is one of the run.
+        steps = [step for before in originals.values() for step in undo.restore_recorded(before, "")]
     if not steps:
         return [], []
     shown = ", ".join(one.key for one in differences) or ("other hugepages" if unfit else "as Corral left it")

@@ -1993,14 +1993,19 @@ def test_a_kubelet_that_could_not_be_started_again_is_not_stopped(
     assert (kubelet.acts, bool(kubelet.pid), fake.has(DROPIN)) == ([], True, False)
 
 
-def test_lines_go_back_beside_a_kubelet_that_could_not_be_started_again(fake: node.Node) -> None:
-    kubelet = fake_kubelet.install(fake, dropins=False)
+@pytest.mark.parametrize("dropins", [False, True])
+@pytest.mark.parametrize("take_back", [runs.remove, runs.declare])
+def test_configuration_goes_back_beside_a_kubelet_that_could_not_be_started_again(
+    take_back: t.Callable[[Host], Outcome], dropins: bool, fake: node.Node
+) -> None:
+    kubelet = fake_kubelet.install(fake, dropins=dropins)
     rolled_out(fake, max_pods=60)
     masked(fake)
     kubelet.acts.clear()
-    outcome = runs.remove(fake.host())
+    outcome = take_back(fake.host())
     assert (outcome.error, kubelet.acts, bool(kubelet.pid), fake.get(CONFIG)) == ("", [], True, BASE)
-    (item,) = ours(outcome.applied)
+    assert not fake.has(DROPIN)
+    (item,) = [one for one in ours(outcome.applied) if one.subject == fake_kubelet.UNIT]
     said = f"no longer declared; kubelet.service is masked (/etc/systemd/system/{fake_kubelet.UNIT}): systemctl unmask kubelet.service: "
     assert item.reason == f"{said}the running kubelet keeps the configuration that it read"
 
