@@ -93,7 +93,17 @@ def planned(host: Host, args: argparse.Namespace) -> Plan:
     plan = tick.plan_node(host, context, with_agent=True) if args.profile is None else plan_of_run(host, context)
     if broken is not None:
         plan = plan._replace(changes=(*plan.changes, tick.broken_profile(broken)))
-    return plan._replace(notes=(*plan.notes, *gc_report.lines(host), *preflight_notes.notes(host, context)))
+    refused = () if args.profile is None else refused_without_force(host, declared)
+    return plan._replace(notes=(*plan.notes, *refused, *gc_report.lines(host), *preflight_notes.notes(host, context)))
+
+
+def refused_without_force(host: Host, declared: Profile) -> tuple[str, ...]:
+    """The note on a profile that a run applies with force only: it went back, or the node goes back from it now."""
+    try:
+        confirming.refuse(host, declared, confirming.AT_ONCE)
+    except CorralError as error:
+        return (f"a run is refused: {error}",)
+    return ()
 
 
 def plan_of_run(host: Host, context: Context) -> Plan:

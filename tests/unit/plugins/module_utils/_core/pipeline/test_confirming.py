@@ -112,6 +112,34 @@ def test_without_a_confirmation_the_node_goes_back(rolled: node.Node, capfd: pyt
     assert json.loads(rolled.get(state.STATUS))["in_sync"]
 
 
+def test_a_plan_says_of_a_profile_that_goes_back_that_a_run_is_refused(
+    rolled: node.Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run, and check mode, refused it; ``corral plan`` showed what it would change."""
+    file = rolled.root.with_name("edited.json")
+    file.write_text(json.dumps(node.edge(**CHANGED)))
+
+    def said() -> list[str]:
+        capsys.readouterr()
+        runs.command(rolled.host(), "plan", "--profile", str(file))
+        return [line for line in capsys.readouterr().out.splitlines() if "refused" in line]
+
+    assert said() == []
+    change(rolled)
+    assert said() == []
+    rolled.wait(SECONDS + 1)
+    (line,) = said()
+    assert "a run is refused: name: edge: the time of profile edge is over" in line
+    timer(rolled)
+    (line,) = said()
+    assert (
+        "a run is refused: name: edge: this profile was applied before and went back (not confirmed within 120 s)"
+        in line
+    )
+    assert change(rolled, terms=Terms(force=True)).applied
+    assert said() == []
+
+
 def test_a_profile_that_went_back_is_not_applied_again_without_force(rolled: node.Node) -> None:
     change(rolled)
     rolled.wait(SECONDS + 1)
