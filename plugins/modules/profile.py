@@ -110,7 +110,8 @@ options:
     default: 0
   force:
     description:
-      - Whether to apply a profile that went back before because nothing confirmed it. Without it such a profile is refused.
+      - Whether to apply a profile that went back because nothing confirmed it, or that goes back now because its time for that is over.
+      - Without it such a profile is refused.
     type: bool
     default: false
   during_pause:

@@ -90,7 +90,7 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument(
             "--force",
             action="store_true",
-            help="also on a paused node, and also with a profile that went back unconfirmed",
+            help="also on a paused node, and also with a profile that went back unconfirmed, or goes back now",
         )
         one.add_argument(
             "--confirm-timeout",
