@@ -128,7 +128,7 @@ def back_changes(
     shown = ", ".join(one.key for one in differences) or ("other hugepages" if unfit else "as Corral left it")
     stops = kubelet_change.stops(seen) and not stays
     reason = "no longer declared" + (
-        f"; {kubelet_unit.UNIT} {stays}: the running kubelet keeps the configuration that it read" if stays else ""
+        f"; the running kubelet keeps the configuration that it read: {kubelet_unit.UNIT} {stays}" if stays else ""
     )
     change = Change(
         NAME, kubelet_unit.UNIT, "configuration", shown, "as others configure it", reason, seen.own, tuple(steps),

@@ -2006,8 +2006,8 @@ def test_configuration_goes_back_beside_a_kubelet_that_could_not_be_started_agai
     assert (outcome.error, kubelet.acts, bool(kubelet.pid), fake.get(CONFIG)) == ("", [], True, BASE)
     assert not fake.has(DROPIN)
     (item,) = [one for one in ours(outcome.applied) if one.subject == fake_kubelet.UNIT]
-    said = f"no longer declared; kubelet.service is masked (/etc/systemd/system/{fake_kubelet.UNIT}): systemctl unmask kubelet.service: "
-    assert item.reason == f"{said}the running kubelet keeps the configuration that it read"
+    why = f"kubelet.service is masked (/etc/systemd/system/{fake_kubelet.UNIT}): systemctl unmask kubelet.service"
+    assert item.reason == f"no longer declared; the running kubelet keeps the configuration that it read: {why}"
 
 
 def as_json(text: str) -> str:
