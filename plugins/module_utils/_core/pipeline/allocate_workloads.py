@@ -443,7 +443,7 @@ def beside_kubelet(host: Host, inputs: AllocationInput, granted: t.Iterable[Gran
 
         theirs = kubelet_state.given_to_pods(host, kubelet_node.files(host, kubelet_node.of_unit(host)).root_dir)
         keeps_off = kept if theirs is None else keeps_off - theirs
-        said = f"{config.newer[0]} was changed since it began: {kubelet_node.way_to_read(host, config.newer)}"
+        said = f"{config.newer[0]} was changed after the running kubelet began: {kubelet_node.way_to_read(host, config.newer)}"
         return inputs._replace(kubelet=service, kubelet_newer=said, not_kubelets=keeps_off)
     return inputs._replace(kubelet=service, not_kubelets=keeps_off)
 

@@ -94,7 +94,7 @@ def test_what_the_running_kubelet_has_not_read_grants_no_cpu_of_pods(fake: node.
     rows = {"policyName": "static", "defaultCpuSet": "2-3,7", "entries": {"uid": {"main": "6"}}, "checksum": 0}
     fake.put(path, json.dumps(rows))
     assert granted(fake, own(2)) == {1, 5}
-    said = r"config\.yaml was changed since it began: "
+    said = r"config\.yaml was changed after the running kubelet began: "
     ahead = r"touch \S+config\.yaml \(its time is in the future\), then systemctl restart kubelet\.service"
     with pytest.raises(CorralError, match=said + ahead):
         applying.declare(fake.host(), declared(own(4)))
