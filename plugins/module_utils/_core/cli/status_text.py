@@ -15,7 +15,7 @@ from ..model.plan.context import Context
 from ..model.plan.plan import change_from_dict
 from ..model.values.errors import CorralError
 from ..pipeline import declared_profile, observed_assignment, planning, profile_in_force
-from ..reports import change_text, cpu_map, gc_report
+from ..reports import change_text, cpu_map, gc_report, status_file
 from ..reports.value_text import counted
 
 
@@ -52,7 +52,8 @@ def summary_lines(host: Host, status: dict[str, t.Any]) -> list[str]:
     if status.get("paused"):
         rows.append(pause_file.sentence(status["paused"]))
     if isinstance(status.get("unconfirmed"), dict):
-        rows.append(status["unconfirmed"]["text"])
+        now = status_file.unconfirmed(host)  # Its time may be over since the status was written.
+        rows.append((now or status["unconfirmed"])["text"])
     rows += [status[key] for key in ("pause_error", "metrics_error") if status.get(key)]
     last = status.get("last_changed")
     if isinstance(last, dict):

@@ -45,12 +45,15 @@ def shown(host: Host) -> t.Optional[RenderedUnconfirmed]:
     found = pending(host)
     if found is None:
         return None
-    data = unconfirmed.shown(found, host.now(), left(host, found))
+    remaining = left(host, found)
+    data = unconfirmed.shown(found, host.now(), remaining)
     until = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(data["until"]))
     name, before = named(found)
     said = "is unconfirmed: at {} the node goes back to {} (corral confirm keeps it)"
     if found.command:
         said = f"is unconfirmed until {found.command[0]} succeeds: at {{}} the node goes back to {{}} (corral confirm keeps it)"
+    if remaining <= 0:
+        said = "was not confirmed until {}: the node goes back to {} (apply it again with force to keep it)"
     if found.failed:
         said = "failed, and not all of it could be undone: at {} the node goes back to {}"
     return {**data, "text": f"{name} {said.format(until, before)}"}

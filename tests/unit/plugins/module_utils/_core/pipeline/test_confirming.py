@@ -112,6 +112,23 @@ def test_without_a_confirmation_the_node_goes_back(rolled: node.Node, capfd: pyt
     assert json.loads(rolled.get(state.STATUS))["in_sync"]
 
 
+def test_the_status_names_no_way_out_that_is_refused_once_the_time_is_over(
+    rolled: node.Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It said that ``corral confirm`` keeps the profile, for as long as the way back failed."""
+    change(rolled)
+    rolled.wait(SECONDS + 1)
+    with pytest.raises(CorralError, match="apply it again with force to keep it"):
+        runs.command(rolled.host(), "confirm")
+    capsys.readouterr()
+    runs.command(rolled.host(), "status")
+    said = capsys.readouterr().out
+    assert ") was not confirmed until 20" in said
+    assert "the node goes back to profile edge (" in said
+    assert "(apply it again with force to keep it)" in said
+    assert "corral confirm" not in said
+
+
 def test_a_plan_says_of_a_profile_that_goes_back_that_a_run_is_refused(
     rolled: node.Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
