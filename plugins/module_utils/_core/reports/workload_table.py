@@ -212,6 +212,7 @@ def explained(context: Context, name: str, enforced: t.Optional[str] = None, *, 
         if topology is not None and topology.name != "none":
             said.append(f"placed by: topology policy {topology.name}, scope {topology.scope}")
         said += container_lines(need, one["containers"])
+        said += [f"refused more: {refusal.message}" for refusal in found.allocated.refusals if refusal.workload == name]
     elif one["reason"]:
         said.append(f"refused: {one['reason']}")
     elif one["state"] == "waiting":

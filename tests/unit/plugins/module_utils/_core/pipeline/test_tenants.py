@@ -161,7 +161,9 @@ def test_new_defaults_are_for_what_does_not_run(rolled: node.Node) -> None:
     assert limits(rolled, PLACE)["pids.max"] == "60"
 
 
-def test_new_defaults_that_the_quota_leaves_no_room_for_raise_no_limit(rolled: node.Node) -> None:
+def test_new_defaults_that_the_quota_leaves_no_room_for_raise_no_limit(
+    rolled: node.Node, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert services.start(rolled, BATCH)
     row = copy.deepcopy(ACME)
     row["limits"][0]["default"]["pids"] = 180
@@ -171,6 +173,11 @@ def test_new_defaults_that_the_quota_leaves_no_room_for_raise_no_limit(rolled: n
     (item,) = status(rolled)["items"]
     assert "limits.pids used 50, asked 180, hard 200" in item["reason"]
     assert (item["property"], item["actual"], item["wanted"]) == ("limits.pids", "50", "180"), "it keeps what it has"
+    capsys.readouterr()
+    assert runs.command(rolled.host(), "explain", "feed") == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "feed: granted"
+    assert said[-1].startswith("refused more: tenant acme, quota all: limits.pids used 50, asked 180, hard 200")
     assert services.start(rolled, FEED)
     assert limits(rolled, PLACE)["pids.max"] == "50"
     services.stop(rolled, FEED)
