@@ -279,20 +279,22 @@ def missing(
         if one.resource not in devices:
             continue  # It is declared no longer: the workload keeps it until it stops.
         there = next((device for device in devices.get(one.resource, ()) if device.id == one.id), None)
-        elsewhere = undeclared.get(one.id)
+        elsewhere, back = undeclared.get(one.id), "bring it back"
         if there is not None:
             why = there.unhealthy
         elif elsewhere is None:
             why = "gone"
+        elif elsewhere.unhealthy or grant.hold == RUNNING:
+            why = elsewhere.unhealthy
         else:
-            why = elsewhere.unhealthy or ("" if grant.hold == RUNNING else f"not of {one.resource} any more")
+            why, back = f"not of {one.resource} any more", f"let {one.resource} match it again"
         if why:
             way_out = (
                 f"stop and start {grant.workload} for another one"
                 if grant.hold == RUNNING
                 else f"take the request for it out of the profile and stop {grant.workload}"
             )
-            reason = f"{grant.workload} has it: bring it back, or {way_out}"
+            reason = f"{grant.workload} has it: {back}, or {way_out}"
             found[one.id] = Change(
                 NAME, f"{grant.workload} {one.id}", "health", why, "healthy", reason, one.id, (), UNCHANGEABLE
             )

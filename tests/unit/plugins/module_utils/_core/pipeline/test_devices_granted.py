@@ -658,6 +658,7 @@ def test_a_declared_workload_keeps_a_gpu_that_its_resource_has_no_more_and_an_it
     assert runs.tick(fake.host()) == 2
     (item,) = status(fake)["items"]
     assert (item["subject"], item["actual"]) == ("train vendor.com/gpu=1", "not of vendor.com/gpu any more")
+    assert item["reason"].startswith("train has it: let vendor.com/gpu match it again, or take the request")
     assert running(fake, SERIAL).devices == {"/dev/gpu0"}
 
 
