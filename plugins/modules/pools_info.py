@@ -24,7 +24,8 @@ options:
   profile:
     description:
       - The node resource profile. The collection's C(docs/profile.md) lists every key.
-      - Without it the profile that the node has declared is used.
+      - Without it the profile that the node has declared is used, and the pools are those in force. Beside a kubelet that reserves
+        other CPUs than the profile, as before a rollout, they may have fewer.
     type: dict
   root:
     description:
