@@ -106,11 +106,13 @@ def back_changes(
     after = kubelet_change.state_under(host, seen, then, context)
     unfit = kubelet_change.is_made_unfit(host, seen, now, after, context)
     starts = bool(differences) or unfit
-    stays = kubelet_unit.cannot_start(host) if starts and seen.process is not None else ""
+    stays = why_not_stopped(host, seen) if starts else ""
     problems: list[Problem] = []
+    back = starts and going_back.to(host, to)
+    if stays and stays == damage(seen) and acts(seen, context) and not back:
+        problems = [Problem("kubelet", None, f"{stays}: the running kubelet could not be started again")]
     if starts and not stays:
         drain = Drain(hook_left(host, seen)) if after.refused else Drain()
-        back = going_back.to(host, to)
         if after.refused and back:
             drain = Drain(drain.hook or "none", optional=True)
         # A kubelet that was removed gives these CPUs to no other pod.
@@ -128,13 +130,27 @@ def back_changes(
     shown = ", ".join(one.key for one in differences) or ("other hugepages" if unfit else "as Corral left it")
     stops = kubelet_change.stops(seen) and not stays
     reason = "no longer declared" + (
-        f"; the running kubelet keeps the configuration that it read: {kubelet_unit.UNIT} {stays}" if stays else ""
+        f"; the running kubelet keeps the configuration that it read: {stays}" if stays else ""
     )
     change = Change(
         NAME, kubelet_unit.UNIT, "configuration", shown, "as others configure it", reason, seen.own, tuple(steps),
         when="now" if stops else "next start", disruption="service restart" if stops else "none",
     )  # fmt: skip
     return [change], problems
+
+
+def why_not_stopped(host: Host, seen: Observation) -> str:
+    """Why the running kubelet is not to be stopped: it would not start again, whatever goes back. "" where it would, or does not run."""
+    if seen.process is None:
+        return ""
+    unfit = kubelet_unit.cannot_start(host)
+    return f"{kubelet_unit.UNIT} {unfit}" if unfit else damage(seen)
+
+
+def damage(seen: Observation) -> str:
+    """What is wrong with a file of the configuration, and the way out; "" for nothing. Flags are those with which the kubelet runs."""
+    line = next((line for line in seen.wrong if not line.startswith("--")), "")
+    return f"{line}: correct that first" if line else ""
 
 
 def held(host: Host) -> frozenset[str]:

@@ -2010,6 +2010,36 @@ def test_configuration_goes_back_beside_a_kubelet_that_could_not_be_started_agai
     assert item.reason == f"no longer declared; the running kubelet keeps the configuration that it read: {why}"
 
 
+@pytest.mark.parametrize("take_back", [runs.remove, runs.declare])
+def test_a_kubelet_whose_files_cannot_be_read_is_not_stopped_for_what_goes_back(
+    take_back: t.Callable[[Host], Outcome], fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    """It read them before another program damaged one; neither the run nor its undo could start it again."""
+    rolled_out(fake, **STATIC)
+    path = others_dropin(fake, "maxPods: [")
+    kubelet.acts.clear()
+    with pytest.raises(CorralError, match=r"50-others\.conf: is not YAML: .*: correct that first: the running kubelet"):
+        take_back(fake.host())
+    assert (kubelet.acts, bool(kubelet.pid), fake.has(DROPIN)) == ([], True, True)
+    fake.drop(path)
+    assert not take_back(fake.host()).error
+    assert (kubelet.acts, bool(kubelet.pid), fake.has(DROPIN)) == (["stop", "start"], True, False)
+
+
+def test_a_kubelet_whose_files_cannot_be_read_keeps_no_node_from_going_back(
+    fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    runs.install(fake.host())
+    runs.declare(fake.host())
+    declared = node.parsed(kubelet=STATIC)
+    assert not confirming.declare(fake.host(), declared, None, confirming.Terms(120)).error
+    others_dropin(fake, "maxPods: [")
+    fake.wait(121)
+    kubelet.acts.clear()
+    assert runs.command(fake.host(), "confirm", "--tick") == 0
+    assert (kubelet.acts, bool(kubelet.pid), fake.has(DROPIN), fake.has(state.UNCONFIRMED)) == ([], True, False, False)
+
+
 def as_json(text: str) -> str:
     return json.dumps(yaml.safe_load(text))
 
