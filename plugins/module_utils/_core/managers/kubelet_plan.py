@@ -15,6 +15,7 @@ from ..model.kubelet import kubelet_config, kubelet_drift, kubelet_rules, kubele
 from ..model.kubelet.config_text import NotEditable
 from ..model.kubelet.kubelet_config import DEFAULT, Config, effective
 from ..model.kubelet.kubelet_drift import Difference
+from ..model.kubelet.kubelet_wanted import Wanted
 from ..model.plan.context import Context
 from ..model.plan.plan import Change, Part, Step
 from ..model.profile.profile_kubelet import Kubelet
@@ -87,7 +88,7 @@ def decide(host: Host, seen: Observation, kubelet: Kubelet, context: Context) ->
     contradictions = kubelet_rules.problems(then.config, seen.machine, wanted.data)
     others = [one.line() for one in contradictions if one.line() in before]
     refusals = [*wanted.problems, *(one for one in contradictions if one.line() not in before)]
-    differences = kubelet_drift.changing(now, then.config, None if knows else wanted.data)
+    differences = kubelet_drift.changing(now, then.config, None if knows else known_keys(seen, wanted))
     after = kubelet_change.state_under(host, seen, then.config, context) if knows else State()
     starts = bool(differences)
     if seen.process and not starts and kubelet_change.is_made_unfit(host, seen, now, after, context):
@@ -111,6 +112,12 @@ def decide(host: Host, seen: Observation, kubelet: Kubelet, context: Context) ->
     notes += kubelet_change.standing_notes(seen, after, context) if context.fresh and not starts else []
     notes += shared_with_pods(then.config, context)
     return Part(tuple(changes), owned, problems=tuple(refusals), notes=tuple(notes))
+
+
+def known_keys(seen: Observation, wanted: Wanted) -> frozenset[str]:
+    """The keys that a tick compares, which asks no kubelet for its version: those that are wanted, and those that Corral wrote before."""
+    written = {key for layer in seen.layers if layer.origin == seen.dropin for key in layer.data}
+    return frozenset(wanted.data) | (written - {kubelet_wanted.GATES, kubelet_wanted.MAXIMUM_AGE})
 
 
 def shared_with_pods(config: Config, context: Context) -> list[str]:

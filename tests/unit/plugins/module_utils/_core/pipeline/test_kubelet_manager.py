@@ -2040,6 +2040,18 @@ def test_a_kubelet_whose_files_cannot_be_read_keeps_no_node_from_going_back(
     assert (kubelet.acts, bool(kubelet.pid), fake.has(DROPIN), fake.has(state.UNCONFIRMED)) == ([], True, False, False)
 
 
+def test_a_key_that_is_left_out_by_hand_is_drift(fake: node.Node, kubelet: FakeKubelet) -> None:
+    """A tick said that the node is in sync, and a run then restarted the kubelet."""
+    rolled_out(fake, **STATIC, max_pods=40)
+    declared_by_hand(fake, kubelet=STATIC)
+    assert runs.tick(fake.host()) == 2
+    (item,) = json.loads(fake.get(state.STATUS))["items"]
+    assert (item["subject"], item["actual"], item["wanted"]) == ("maxPods", "40", "110")
+    assert kubelet.acts == ["stop", "start"]
+    (left,) = [one for one in rolled_out(fake, **STATIC) if one.subject == "maxPods"]
+    assert (left.actual, left.wanted) == ("40", "110")
+
+
 def as_json(text: str) -> str:
     return json.dumps(yaml.safe_load(text))
 
