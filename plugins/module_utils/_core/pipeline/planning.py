@@ -185,7 +185,8 @@ def plan_profile(
         return plan_profile(host, kept, declare=declare, managers=managers, leaves_kubelet=leaves_kubelet)
     spared = {kubelet.MANAGER.name} if leaves_kubelet else set[str]()
     if going_back.to(host, context.declared):
-        spared.add(WORKLOADS)  # What workloads have that came with the profile that goes back is drift then.
+        # What workloads have that came with the profile that goes back is drift then, and so is a kubelet that cannot be changed.
+        spared |= {WORKLOADS, kubelet.MANAGER.name}
     judged = (part for name, part in zip(planning, parts) if name not in spared)
     problems = [problem for part in judged for problem in part.problems]
     if context.resolved is not None:

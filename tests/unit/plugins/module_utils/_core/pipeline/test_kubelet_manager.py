@@ -2052,6 +2052,28 @@ def test_a_key_that_is_left_out_by_hand_is_drift(fake: node.Node, kubelet: FakeK
     assert (left.actual, left.wanted) == ("40", "110")
 
 
+@pytest.mark.parametrize("obstacle", OBSTACLES)
+def test_what_stands_against_changing_the_kubelet_keeps_no_node_from_going_back(
+    obstacle: str, fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    """The way back was refused again and again; what it cannot do of the kubelet is drift."""
+    runs.install(fake.host())
+    runs.declare(fake.host(), kubelet=STATIC)
+    before, limit = fake.get(state.DECLARED), fake.get("/proc/sys/kernel/pid_max")
+    after = node.parsed(kubelet={**STATIC, "max_pods": 40}, pids={"pid_max": 80000})
+    assert not confirming.declare(fake.host(), after, None, confirming.Terms(120)).error
+    OBSTACLES[obstacle](fake, kubelet)
+    fake.wait(121)
+    kubelet.acts.clear()
+    assert runs.command(fake.host(), "confirm", "--tick") == 0
+    assert (fake.get(state.DECLARED), fake.get("/proc/sys/kernel/pid_max")) == (before, limit)
+    assert (kubelet.acts, bool(kubelet.pid), fake.has(state.UNCONFIRMED)) == ([], True, False)
+    runs.tick(fake.host())
+    found = json.loads(fake.get(state.STATUS))
+    assert {one["manager"] for one in found["items"]} == {"kubelet"}
+    assert found["error"] is None
+
+
 def as_json(text: str) -> str:
     return json.dumps(yaml.safe_load(text))
 
