@@ -34,6 +34,7 @@ from kubelet_node import (
     STATE,
     UNIT,
     aside,
+    container_group,
     groups_of,
     has_started,
     is_real,
@@ -293,7 +294,11 @@ def after_cut() -> None:
 
 
 def removed() -> None:
-    """The kubelet and the pools are as they were before all of this."""
+    """The kubelet and the pools are as they were before all of this, once no pod needs them."""
+    if is_real():
+        for name in os.listdir(MANIFESTS):
+            os.remove(f"{MANIFESTS}/{name}")
+        wait("the pods are gone", lambda: not pods() and not glob.glob(container_group("*"), recursive=True), 120)
     held = json.loads(read(PROFILE))
     put(json.dumps({key: value for key, value in held.items() if key not in ("kubelet", "memory")}))
     run("corral", "reconcile", timeout=600)
