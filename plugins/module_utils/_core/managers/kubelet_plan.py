@@ -117,6 +117,7 @@ def decide(host: Host, seen: Observation, kubelet: Kubelet, context: Context) ->
 def known_keys(seen: Observation, wanted: Wanted) -> frozenset[str]:
     """The keys that a tick compares, which asks no kubelet for its version: those that are wanted, and those that Corral wrote before."""
     written = {key for layer in seen.layers if layer.origin == seen.dropin for key in layer.data}
+    written.update(seen.kept.lines)
     return frozenset(wanted.data) | (written - {kubelet_wanted.GATES, kubelet_wanted.MAXIMUM_AGE})
 
 

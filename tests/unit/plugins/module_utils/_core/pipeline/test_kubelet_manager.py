@@ -2040,8 +2040,10 @@ def test_a_kubelet_whose_files_cannot_be_read_keeps_no_node_from_going_back(
     assert (kubelet.acts, bool(kubelet.pid), fake.has(DROPIN), fake.has(state.UNCONFIRMED)) == ([], True, False, False)
 
 
-def test_a_key_that_is_left_out_by_hand_is_drift(fake: node.Node, kubelet: FakeKubelet) -> None:
+@pytest.mark.parametrize("dropins", [True, False])
+def test_a_key_that_is_left_out_by_hand_is_drift(dropins: bool, fake: node.Node) -> None:
     """A tick said that the node is in sync, and a run then restarted the kubelet."""
+    kubelet = fake_kubelet.install(fake, dropins=dropins)
     rolled_out(fake, **STATIC, max_pods=40)
     declared_by_hand(fake, kubelet=STATIC)
     assert runs.tick(fake.host()) == 2
