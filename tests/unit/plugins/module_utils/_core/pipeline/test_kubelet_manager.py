@@ -1473,6 +1473,12 @@ def test_hugepages_that_are_no_longer_declared_restart_a_kubelet_as_well(fake: n
         fitting_memory_state(fake, kubelet)
 
 
+def configured_by_others(fake: node.Node, kubelet: FakeKubelet) -> None:
+    """The file of others says by now what Corral's drop-in does, and the kubelet has read both."""
+    fake.put(CONFIG, yaml.safe_dump({**yaml.safe_load(BASE), **yaml.safe_load(fake.get(DROPIN))}))
+    kubelet.restart(fake)
+
+
 @pytest.mark.parametrize("leave", [runs.remove, lambda host: runs.declare(host, memory={})], ids=["removal", "section"])
 def test_hugepages_that_go_back_restart_a_kubelet_whose_configuration_stays(
     leave: t.Callable[[Host], Outcome], fake: node.Node, kubelet: FakeKubelet
@@ -1480,8 +1486,7 @@ def test_hugepages_that_go_back_restart_a_kubelet_whose_configuration_stays(
     """Others configure by now what the profile declared. The kubelet ran on, and would not have started at its next restart."""
     static = {"memory_manager_policy": "static", "system_reserved": {"memory": "1Gi"}}
     runs.declare(fake.host(), kubelet=static, memory=MORE_PAGES)
-    fake.put(CONFIG, yaml.safe_dump({**yaml.safe_load(BASE), **yaml.safe_load(fake.get(DROPIN))}))
-    kubelet.restart(fake)
+    configured_by_others(fake, kubelet)
     fitting_memory_state(fake, kubelet)
     kubelet.acts.clear()
     host = fake.host()
@@ -1498,8 +1503,7 @@ def test_a_kubelet_runs_on_that_others_configure_as_the_profile_did(
     leave: t.Callable[[Host], Outcome], fake: node.Node, kubelet: FakeKubelet
 ) -> None:
     rolled_out(fake, **PODS)
-    fake.put(CONFIG, yaml.safe_dump({**yaml.safe_load(BASE), **yaml.safe_load(fake.get(DROPIN))}))
-    kubelet.restart(fake)
+    configured_by_others(fake, kubelet)
     kubelet.acts.clear()
     assert leave(fake.host()).error == ""
     assert (kubelet.acts, fake.has(DROPIN), bool(kubelet.pid)) == ([], False, True)
@@ -1511,8 +1515,7 @@ def test_a_stopped_kubelet_starts_with_hugepages_that_went_back(
 ) -> None:
     static = {"memory_manager_policy": "static", "system_reserved": {"memory": "1Gi"}}
     runs.declare(fake.host(), kubelet=static, memory=MORE_PAGES)
-    fake.put(CONFIG, yaml.safe_dump({**yaml.safe_load(BASE), **yaml.safe_load(fake.get(DROPIN))}))
-    kubelet.restart(fake)
+    configured_by_others(fake, kubelet)
     fitting_memory_state(fake, kubelet)
     kubelet.stop(fake)
     kubelet.acts.clear()
