@@ -22,6 +22,7 @@ from fake_systemd import Cgroup
 from node import INVOCATIONS, Killed, Node, NodeHost, Run
 
 HOLDER = "corral-grant@"
+MARK = "/run/systemd/inaccessible/chr rwm"
 TEMPLATE = "/etc/systemd/system/corral-grant@.service"
 UNIT = "[Service]\nExecStart=/usr/bin/{}\n"
 
@@ -213,12 +214,15 @@ def environment(fake: Node, unit: str) -> dict[str, str]:
 def allowed(fake: Node, unit: str) -> frozenset[str] | None:
     """The devices that a service may open beside the usual ones; None for all (systemd.resource-control(5)).
 
-    One in its list by number has the name of its file in /dev, or of the link there that leads to it.
+    One in its list by number has the name of its file in /dev, or of the link there that leads to it. The entry that tells whose a list is
+    opens nothing.
     """
     entries = fake.systemd.devices_allowed(unit)
     policy = [value for value in settings(fake, unit, "DevicePolicy") if value][-1:] or ["auto"]
     return (
-        None if policy == ["auto"] and not entries else frozenset(name_of(fake, entry.split()[0]) for entry in entries)
+        None
+        if policy == ["auto"] and not entries
+        else frozenset(name_of(fake, entry.split()[0]) for entry in entries if entry != MARK)
     )
 
 

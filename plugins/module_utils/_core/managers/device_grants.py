@@ -16,7 +16,7 @@ import fnmatch
 import re
 import typing as t
 
-from ..host import cgroup, state, systemd, workload_state
+from ..host import cgroup, device_lists, state, systemd, workload_state
 from ..host.discovery import device_files
 from ..host.files import Host
 from ..model.devices import device_delivery
@@ -92,7 +92,7 @@ def plan(host: Host, context: Context) -> Part:
     names = host.names(FOLDER)
     # The file of a grant that ends may have been removed by hand: its list is taken back all the same.
     before = [grant for grant in found.checkpoint.grants if grant.devices] if found is not None else []
-    ended = {device_delivery.env_file(one.workload, one.unit) for one in before}
+    ended = {device_delivery.env_file(one.workload, one.unit) for one in before} | files_of_lists(host)
     specs = device_specs.specs_of(host)
     hooks = device_specs.hooks_of_pods(host, context, specs)
     if not (granted or ended or names or specs or hooks) or ((granted or hooks) and not can_be_written(host, context)):
@@ -444,7 +444,7 @@ def list_before_checkpoint(
     if len(kept) == len(now):
         return None
     kept += [one for one in wanted if one not in kept and one not in later and code_of(one, numbers) is None]
-    return kept or ([device_allow.NONE] if wanted else [])
+    return kept or ([device_allow.MARK] if wanted else [])
 
 
 def code_of(entry: str, numbers: t.Mapping[str, str]) -> t.Optional[str]:
@@ -484,7 +484,8 @@ def environment_of_another(grant: Grant, path: str) -> Change:
 
 def wanted_list(seen: UnitDevices, granted: t.Iterable[str]) -> tuple[str, ...]:
     """DeviceAllow= of a unit: what its own files say and what it was granted."""
-    return tuple(dict.fromkeys([*seen.own, *granted]))
+    given = list(granted)
+    return tuple(dict.fromkeys([*seen.own, *given, *([device_allow.MARK] if given else [])]))
 
 
 def allow_change(unit: str, seen: UnitDevices, wanted: t.Sequence[str], *, again: bool = False) -> t.Optional[Change]:
@@ -495,7 +496,7 @@ def allow_change(unit: str, seen: UnitDevices, wanted: t.Sequence[str], *, again
     if set(seen.now) == set(wanted) and not again:
         return None
     location = control_file(unit, DEVICE_ALLOW, runtime=True)
-    shown_now, shown_then = ", ".join(seen.now) or None, ", ".join(wanted)
+    shown_now, shown_then = device_allow.shown(seen.now) or None, device_allow.shown(wanted)
     if set(seen.now) == set(wanted):
         shown_now = "set when a group was bound before"
     reason = ""
@@ -597,10 +598,16 @@ def on_removal(host: Host, removed: t.Container[str]) -> tuple[Change, ...]:
     """Everything that was delivered is taken back; with the agent alone what its program does at the start of a container."""
     if NAME not in removed:
         return device_specs.without_program(device_specs.specs_of(host)) if AGENT in removed else ()
-    seen = observe(host, (), host.names(FOLDER), device_specs.specs_of(host), files_of_checkpoint(host))
+    ended = files_of_checkpoint(host) | files_of_lists(host)
+    seen = observe(host, (), host.names(FOLDER), device_specs.specs_of(host), ended)
     back = [change for path in sorted(seen.files) for change in taken_back(path, seen)]
     back += [device_drivers.given_back(address) for address in seen.bound]
     return (*back, *device_specs.spec_changes(seen.specs, {}))
+
+
+def files_of_lists(host: Host) -> set[str]:
+    """The files of the units that have a list by Corral: it tells of itself when the file and the checkpoint are gone."""
+    return {device_delivery.env_file("", unit) for unit in device_lists.marked(host)}
 
 
 def files_of_checkpoint(host: Host) -> set[str]:

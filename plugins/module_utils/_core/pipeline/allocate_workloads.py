@@ -99,6 +99,10 @@ def allocate(
         inputs = beside_kubelet(host, inputs, checkpoint.grants)._replace(taken=taken_by_others(host, declared))
     there = device_inventory(host, declared, listed, checkpoint)
     if there is not None:
+        if damage:
+            from ..host import device_lists
+
+            checkpoint = checkpoint._replace(grants=device_lists.with_devices(host, checkpoint.grants, listed, there))
         inputs = inputs._replace(devices=there.devices, undeclared=there.undeclared)
     status = observe(host, checkpoint.grants, listed, request, undeclared_stay=bool(unreadable))
     promised = {one.workload: one.blocks for one in checkpoint.grants}

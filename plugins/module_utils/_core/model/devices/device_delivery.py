@@ -122,6 +122,22 @@ def allowed(devices: t.Iterable[Device], numbers: t.Mapping[str, str], bound: t.
     return [f"{f'/dev/{codes[file]}' if file in codes else file} {ACCESS}" for file in files_of(linked)]
 
 
+def granted_by_list(
+    entries: t.Collection[str], devices: t.Mapping[str, t.Iterable[Device]], numbers: t.Mapping[str, t.Optional[str]]
+) -> list[GrantedDevice]:
+    """The ``devices`` (by resource) that a unit has by the ``entries`` of its list, without their modes: what ``allowed`` made of them."""
+
+    def is_listed(file: str) -> bool:
+        return file != VFIO_CONTROL and (file in entries or f"/dev/{numbers.get(file)}" in entries)
+
+    return [
+        GrantedDevice("", resource, one.id, tuple(sorted(one.keys)))
+        for resource, group in sorted(devices.items())
+        for one in group
+        if any(map(is_listed, names_of([one])))
+    ]
+
+
 def is_bound(one: Device, bound: t.Collection[str]) -> bool:
     """Whether Corral binds a device to its driver, or has ``bound`` one of its functions."""
     return bool(one.bind) and (bool(one.unbound) or any(part in bound for part in one.functions))

@@ -17,8 +17,10 @@ TRUE = ("yes", "true", "on", "1", "y", "t")  # systemd.syntax(7)
 # What systemd takes (valid_device_allow_pattern in its cgroup.c) over D-Bus, where no specifier is resolved.
 ENTRY = r"(?:/dev/|/run/systemd/inaccessible/|char-|block-)[^\s%]+ r?w?m?"
 NUMBERS = ("/dev/char/", "/dev/block/")
-# With DevicePolicy=auto an empty list opens all devices. This one each unit with a list may open in any case.
-NONE = "/dev/null rwm"
+# In each list with devices that Corral gave, so that systemd's own file tells whose it is when nothing else does. systemd takes it for the
+# number 0:0 (bpf_devices_allow_list_device in its bpf-devices.c), which no driver has. With DevicePolicy=auto an empty list opens all
+# devices, this one none.
+MARK = "/run/systemd/inaccessible/chr rwm"
 # A colon would begin the path in the unit; what stands for itself in a unit file (device.FIT_PATH) but for that.
 _CAN_BE_BOUND = re.compile(r"/dev/[A-Za-z0-9_.@+,=#/-]+")
 _OWN = ("fd", "hugepages", "mqueue", "pts", "shm")
@@ -45,6 +47,11 @@ def entry(text: str, unit: str) -> str:
     path, dummy, mode = " ".join(text.split()).partition(" ")
     path = _SPECIFIER.sub(lambda match: names.get(match.group(1), match.group()), path)
     return f"{path} {''.join(char for char in ALL if char in (mode or ALL))}"
+
+
+def shown(entries: t.Iterable[str]) -> str:
+    """A list on one line, without the entry that opens nothing."""
+    return ", ".join(one for one in entries if one != MARK)
 
 
 def can_be_set(line: str) -> bool:

@@ -1,0 +1,55 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The lists of devices that units have in systemd's own files: they tell of themselves when nothing else does any more."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..model.devices import device_delivery
+from ..model.systemd import device_allow
+from ..model.systemd.unit_property import DEVICE_ALLOW, RUNTIME_CONTROL, control_file
+from . import workload_state
+from .files import Host
+
+if t.TYPE_CHECKING:
+    from ..model.devices.device import Inventory
+    from ..model.workload.grants import Grant
+    from ..model.workload.resource_requirements import ResourceRequirements
+
+
+def marked(host: Host) -> dict[str, tuple[str, ...]]:
+    """The services that have a list by Corral in systemd's own file of it, which is there until the next boot, and its entries."""
+    found = {}
+    for folder in host.names_like(RUNTIME_CONTROL, (("", ".service.d"),)):
+        unit = folder[: -len(".d")]
+        lines = (host.read(control_file(unit, DEVICE_ALLOW, runtime=True)) or "").splitlines()
+        entries = [value for name, dummy, value in (line.partition("=") for line in lines) if name == DEVICE_ALLOW]
+        if device_allow.MARK in entries:
+            found[unit] = tuple(filter(None, entries))
+    return found
+
+
+def with_devices(
+    host: Host, granted: t.Iterable[Grant], listed: t.Iterable[ResourceRequirements], there: Inventory
+) -> tuple[Grant, ...]:
+    """Grants as the slices show them, with the devices of units that run and have only their list left to tell of these."""
+    granted = tuple(granted)
+    told = {unit for unit, dummy in workload_state.delivered_devices(host).values()}
+    lists = {unit: entries for unit, entries in marked(host).items() if unit not in told}
+    asked = {need.workload.name: set(need.device_resources) for need in listed}
+    taken = {one.id for grant in granted for one in grant.devices}
+    found = []
+    for grant in granted:
+        if grant.unit in lists and not grant.devices and workload_state.runs_unit(host, grant.unit):
+            devices = {name: group for name, group in there.devices.items() if name in asked.get(grant.workload, ())}
+            entries = {entry.partition(" ")[0] for entry in lists[grant.unit]}
+            numbers = {path: host.device(path) for path in device_delivery.names_of(device_delivery.flat(devices))}
+            opened = device_delivery.granted_by_list(entries, devices, numbers)
+            grant = grant._replace(devices=tuple(one for one in opened if one.id not in taken))
+            taken.update(one.id for one in grant.devices)
+        found.append(grant)
+    return tuple(found)

@@ -1,0 +1,134 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Units whose file in /run/corral/devices was deleted by hand, on a node that loses its checkpoint: only systemd's own file of the list of
+each is left to tell of its devices.
+"""
+
+from __future__ import annotations
+
+import node
+import pytest
+import runs
+import services
+from services import MARK
+from test_devices_granted import (
+    CHECKPOINT,
+    DPDK,
+    FOLDER,
+    JOB,
+    OTHER,
+    SERIAL,
+    equip,
+    held,
+    in_sync,
+    roll_out,
+    running,
+    without,
+)
+
+CONTROL = "/run/systemd/system.control"
+LOSSES = {"gone": None, "torn": '{"data": '}
+
+
+@pytest.fixture
+def rolled(fake: node.Node) -> node.Node:
+    equip(fake)
+    assert not runs.install(fake.host()).error
+    assert roll_out(fake).remaining == ()
+    running(fake, DPDK)
+    running(fake, SERIAL)
+    running(fake, JOB)
+    services.stop(fake, SERIAL)  # So the first device is free: it would be the next one that is given.
+    in_sync(fake)
+    return fake
+
+
+def list_of(unit: str) -> str:
+    return f"{CONTROL}/{unit}.d/50-DeviceAllow.conf"
+
+
+def forget(fake: node.Node, loss: str, *units: str) -> None:
+    """Only lists tell of the devices of these units."""
+    for unit in units:
+        fake.drop(f"{FOLDER}/{unit}.env")
+    for path in (CHECKPOINT, f"{CHECKPOINT}.previous"):
+        text = LOSSES[loss]
+        if text is None:
+            fake.drop(path)
+        else:
+            fake.put(path, text)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_unit_that_runs_keeps_its_devices(rolled: node.Node, loss: str) -> None:
+    before = held(rolled)
+    assert before.keys() == {"dpdk", "job:job@a"}
+    lists = {unit: rolled.get(list_of(unit)) for unit in (DPDK, JOB)}
+    forget(rolled, loss, DPDK, JOB)
+    assert runs.tick(rolled.host()) == 2
+    assert held(rolled) == before
+    assert {unit: rolled.get(list_of(unit)) for unit in (DPDK, JOB)} == lists
+    in_sync(rolled)
+    # The other two of the three devices of a kind, and then none.
+    given = {*running(rolled, OTHER).devices, *running(rolled, SERIAL).devices}
+    assert len(given) == 2
+    assert given.isdisjoint(before["job:job@a"])
+    services.add(rolled, "job@c.service")
+    assert services.start(rolled, "job@c.service") is None
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_next_start_takes_no_device_of_another_one_that_runs(rolled: node.Node, loss: str) -> None:
+    """No tick went over the node in between."""
+    before = held(rolled)
+    forget(rolled, loss, DPDK, JOB)
+    assert running(rolled, OTHER).devices.isdisjoint(before["job:job@a"])
+    assert held(rolled)["job:job@a"] == before["job:job@a"]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_that_of_a_unit_that_has_ended_goes(rolled: node.Node, loss: str) -> None:
+    forget(rolled, loss, JOB)
+    services.end(rolled, JOB)
+    assert rolled.has(list_of(JOB))
+    runs.tick(rolled.host())
+    in_sync(rolled)
+    assert not rolled.has(list_of(JOB))
+    assert held(rolled).keys() == {"dpdk"}
+
+
+def test_that_of_a_unit_that_no_profile_knows_goes(rolled: node.Node) -> None:
+    data = without("job")
+    forget(rolled, "gone", JOB)
+    roll_out(rolled, data)
+    in_sync(rolled)
+    assert not rolled.has(list_of(JOB))
+    assert rolled.has(list_of(DPDK))
+
+
+def test_a_removal_takes_it_back(rolled: node.Node) -> None:
+    forget(rolled, "torn", DPDK, JOB)
+    runs.remove(rolled.host())
+    assert not list((rolled.root / CONTROL[1:]).glob("*.service.d/50-DeviceAllow.conf"))
+
+
+def test_a_list_of_somebody_else_stays(rolled: node.Node) -> None:
+    services.add(rolled, "own.service")
+    command = rolled.host().run(
+        "systemctl", "set-property", "--runtime", "--", "own.service", "DeviceAllow=/dev/kvm rw"
+    )
+    assert command.code == 0
+    before = rolled.get(list_of("own.service"))
+    forget(rolled, "gone", JOB)
+    runs.tick(rolled.host())
+    in_sync(rolled)
+    assert rolled.get(list_of("own.service")) == before
+
+
+def test_each_list_with_devices_has_the_mark_and_nobody_is_shown_it(rolled: node.Node) -> None:
+    assert MARK in rolled.systemd.devices_allowed(DPDK)
+    rolled.drop(list_of(DPDK))
+    change = next(one for one in runs.plan(rolled.host()) if one.property == "DeviceAllow")
+    assert change.wanted == "/dev/char/240:7 rwm, /dev/char/10:196 rwm"
+    assert MARK in change.steps[0].value.splitlines()
