@@ -19,7 +19,7 @@ import typing as t
 from on_node import expect, in_sync, read, run, run_named, tick, wait, write
 from pods import pod, pod_has_ended
 from vendors_spec import make as make_vendors_spec
-from workloads import CGROUP, ETC, cpus, grants, image
+from workloads import CGROUP, CHECKPOINT, ETC, cpus, grants, image
 
 TTYS = [f"/dev/tty{number}" for number in range(40, 50)]
 OPENS = "/usr/local/bin/opens"
@@ -318,6 +318,19 @@ def lost_files() -> None:
     os.remove(path)
     expect("in sync after the tick", tick()["in_sync"], True)
     expect("the CDI spec", read(path), before)
+    # Only systemd's own files of the lists are left to tell who has what.
+    run("systemctl", "stop", "two", "three")
+    start("two")
+    mine, others = opens_now("one"), opens_now("two")
+    for path in (*glob.glob("/run/corral/devices/*.service.env"), CHECKPOINT, f"{CHECKPOINT}.previous"):
+        os.remove(path)
+    wait("in sync after the loss", lambda: tick()["in_sync"])
+    expect("what one and two open", (opens_now("one"), opens_now("two")), (mine, others))
+    run("systemctl", "stop", "two")
+    expect("the list of two", os.path.exists("/run/systemd/system.control/two.service.d/50-DeviceAllow.conf"), False)
+    start("two")
+    expect("what two opens", opened("two")[0] & mine, set())
+    in_sync()
 
 
 def tenants() -> None:
