@@ -11,6 +11,7 @@ A start is no enforcement: a workload is admitted in audit mode and on a paused 
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import typing as t
 
 from ..host import state, workload_state
@@ -144,7 +145,9 @@ def refuse_admission(workload: Workload, declared: Profile, admitted: t.Sequence
     others = (*declared.workloads, *(one for one in admitted if one.name != workload.name))
     other = allocate_workloads.conflicting(workload, others)
     if other is not None:
-        message = f"is what the workload {other.name} matches: release that one, or match something else"
+        said = "is" if fnmatch.fnmatchcase(pattern, other.pattern) else f"meets {other.pattern},"
+        way = "change it in the node's profile" if other in declared.workloads else "release that one"
+        message = f"{said} what the workload {other.name} matches: {way}, or match something else"
         raise refusal(message, path=path, value=pattern)
 
 

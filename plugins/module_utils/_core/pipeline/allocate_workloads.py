@@ -21,6 +21,7 @@ from ..model.profile import profile
 from ..model.profile.profile import Profile
 from ..model.profile.profile_workloads import DECLARED, RUNNING, Workload, slice_name
 from ..model.profile.schema_types import is_own
+from ..model.tenants.tenant import match_meets
 from ..model.topology import cpu_topology
 from ..model.topology.topology import Topology
 from ..model.values import cpuset
@@ -245,10 +246,10 @@ def without_conflicts(host: Host, declared: Profile) -> t.Optional[Request]:
 
 
 def conflicting(workload: Workload, others: t.Iterable[Workload]) -> t.Optional[Workload]:
-    """The workload that has the name of another one, or matches what that one matches; None where there is none."""
+    """The workload that has the name of another one, or may match something that that one matches; None where there is none."""
     for one in others:
         is_other = one.has_resources and one.match == workload.match
-        if one.name == workload.name or (is_other and fnmatch.fnmatchcase(workload.pattern, one.pattern)):
+        if one.name == workload.name or (is_other and match_meets(one.match, workload.pattern, one.pattern)):
             return one
     return None
 

@@ -151,6 +151,11 @@ def meets(key: str, first: str, second: str) -> bool:
     return globs_meet(first, second)
 
 
+def match_meets(match: str, first: str, second: str) -> bool:
+    """Whether two workloads of one kind of match may match the same thing."""
+    return meets(next(key for key, kind in BY_MATCH.items() if kind == match), first, second)
+
+
 def globs_meet(first: str, second: str) -> bool:
     """Whether there is a text that two patterns with ``*`` and ``?`` both match."""
     if not (is_glob(first) and is_glob(second)):

@@ -201,11 +201,43 @@ def test_a_refusal_names_the_options(machine: node.Node) -> None:
         "match.unit: data*.service: may mean several units: "
     )
     assert refused(machine, match={"unit": "feed.service"}, limits=WHOLE).startswith(
-        "match.unit: feed.service: is what the workload feed matches: "
+        "match.unit: feed.service: is what the workload feed matches: change it in the node's profile, "
     )
     containers = [{"name": "app", "role": "app", "requests": {"cpu": 3}, "limits": {"cpu": 2}}]
     assert refused(machine, match={"pod": "web"}, containers=containers).startswith("containers[0].requests.cpu: 3: ")
     assert refused(machine, match=UNIT, containers=containers).startswith("containers: belong to a pod: ")
+
+
+@pytest.mark.parametrize(
+    ("match", "declared", "asked", "said"),
+    [
+        ("container", "x-1", "x-*", "meets x-1, what the workload feed matches: change it in the node's profile, "),
+        ("container", "x-*", "*-1", "meets x-*, what the workload feed matches: change it in the node's profile, "),
+        ("container", "x-*", "x-1", "is what the workload feed matches: change it in the node's profile, "),
+        ("pod", "x-1", "x-?", "meets x-1, what the workload feed matches: change it in the node's profile, "),
+        ("label", "app=x", "app", "meets app=x, what the workload feed matches: change it in the node's profile, "),
+        ("container", "x-1", "y-*", ""),
+        ("label", "app=x", "app=y", ""),
+    ],
+)
+def test_one_that_may_match_what_a_declared_one_matches_is_refused(
+    fake: node.Node, match: str, declared: str, asked: str, said: str
+) -> None:
+    feed = {"name": "feed", "match": {match: declared}, "limits": {"cpu": "500m"}}
+    assert runs.declare(fake.host(), cpu=CPU, workloads=[feed]).error == ""
+    if said:
+        assert refused(fake, match={match: asked}, limits=WHOLE) == (
+            f"match.{match}: {asked}: {said}or match something else"
+        )
+    else:
+        assert task(fake, match={match: asked}, limits=WHOLE)["grant"]["state"] == "granted"
+
+
+def test_one_that_may_match_what_another_admitted_one_matches_is_refused(machine: node.Node) -> None:
+    assert task(machine, "web", match={"container": "web-1"}, limits={"cpu": "500m"})["changed"]
+    assert refused(machine, "webs", match={"container": "web-*"}, limits={"cpu": "500m"}) == (
+        "match.container: web-*: meets web-1, what the workload web matches: release that one, or match something else"
+    )
 
 
 def test_a_unit_that_somebody_elses_file_keeps_elsewhere_is_refused(machine: node.Node) -> None:
