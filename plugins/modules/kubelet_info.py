@@ -78,7 +78,7 @@ config_problems:
   elements: str
   sample: []
 config_newer:
-  description: The files that were changed after the running kubelet began.
+  description: The files, and folders of drop-ins, that were changed after the running kubelet began.
   returned: success
   type: list
   elements: str

@@ -85,6 +85,10 @@ class NodeHost(Host):
             raise Killed
         return result
 
+    def changed(self, path: str) -> float | None:
+        given = self.node.changes.get(path)
+        return super().changed(path) if given is None else self.tell(given, "changed", path)
+
     def write_file(self, path: str, text: str, mode: int = 0o644) -> None:
         def torn() -> None:
             folder, dummy, name = self.at(path).rpartition("/")
@@ -197,6 +201,9 @@ class Node:
         self.started = 100  # processes so far
         self.said: list[str] = []  # what refused starts said
         self.kubelet: FakeKubelet | None = None
+        self.changes: dict[
+            str, float
+        ] = {}  # when files and folders changed, which a test cannot set in the file system
         devices = root / "sys/devices/system"
         devices.mkdir(parents=True)
         shutil.copytree(template / "sys/devices/system/node", devices / "node")

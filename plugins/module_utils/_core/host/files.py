@@ -245,6 +245,17 @@ class Host:
             written = None
         return self.tell(written, "modified", path)
 
+    def changed(self, path: str) -> t.Optional[float]:
+        """When a file, the link to it, or the names in a folder changed last, in epoch seconds; None where there is none.
+
+        Unlike modified() this is no time that a program may set: also one that was put there with an older time has changed now.
+        """
+        try:
+            changed = max(os.stat(self.at(path)).st_ctime, os.lstat(self.at(path)).st_ctime)
+        except (OSError, ValueError):
+            changed = None
+        return self.tell(changed, "changed", path)
+
     def stamp(self, path: str) -> t.Optional[list[int]]:
         """A file's inode, its bytes, and when it was written and changed last in nanoseconds; None where there is none."""
         try:

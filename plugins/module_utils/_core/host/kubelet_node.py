@@ -124,17 +124,29 @@ def files(host: Host, running: t.Optional[Process]) -> KubeletFiles:
     return KubeletFiles(root_dir, config, flags.get("config-dir", ""), flags)
 
 
-def newer_files(host: Host, running: t.Optional[Process], layers: t.Iterable[Layer]) -> list[str]:
-    """The files that were changed after the running kubelet began: it still uses what it read at its start."""
+def newer_files(host: Host, running: t.Optional[Process], places: KubeletFiles, layers: t.Iterable[Layer]) -> list[str]:
+    """The files that were changed after the running kubelet began: it still uses what it read at its start.
+
+    A drop-in that was removed or renamed shows in the time of its folder alone, which is named then. So does a file that the kubelet
+    does not read: what it was cannot be seen any more.
+    """
     if running is None or running.began is None:
         return []
     began = running.began + SLACK
-    return [layer.origin for layer in layers if (host.modified(layer.origin) or 0) > began]
+    files = [layer.origin for layer in layers if (host.changed(layer.origin) or 0) > began]
+    shown = {path.rpartition("/")[0] for path in files}
+    folders = folders_of(host, places.config_dir.rstrip("/")) if places.config_dir else []
+    return files + [path for path in folders if path not in shown and (host.changed(path) or 0) > began]
+
+
+def folders_of(host: Host, folder: str) -> list[str]:
+    """A folder of drop-ins, and those below it."""
+    return [folder, *(path for name in host.folders(folder) for path in folders_of(host, f"{folder}/{name}"))]
 
 
 def way_to_read(host: Host, newer: t.Iterable[str]) -> str:
     """What makes the kubelet read these files. One that was written while the clock was ahead stays newer whenever the kubelet begins."""
-    ahead = [path for path in newer if (host.modified(path) or 0) > host.now() + SLACK]
+    ahead = [path for path in newer if (host.changed(path) or 0) > host.now() + SLACK]
     touch = f"touch {' '.join(ahead)} (its time is in the future), then " if ahead else ""
     return f"{touch}systemctl restart {UNIT}"
 

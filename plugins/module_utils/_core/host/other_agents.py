@@ -90,7 +90,7 @@ def configured_kubelet(host: Host) -> Kubelet:
     reserved = cgroup.cpu_list(str(config.get("reservedSystemCPUs") or "")) or frozenset()
     strict = config_values.is_on(config.get("cpuManagerPolicyOptions", "strict-cpu-reservation"))
     file = config.origins.get(("reservedSystemCPUs",), places.config)
-    newer = tuple(kubelet_node.newer_files(host, running, layers))
+    newer = tuple(kubelet_node.newer_files(host, running, places, layers))
     return Kubelet(file, str(config.get("cpuManagerPolicy") or ""), reserved, strict, newer=newer)
 
 

@@ -63,7 +63,7 @@ def overridden_item(host: Host, one: Difference) -> Change:
 
 def older_than_files(host: Host, seen: Observation) -> list[Change]:
     """The item of a kubelet that has not read its files: it began before they were changed, and nothing else restarts it."""
-    newer = kubelet_node.newer_files(host, seen.process, seen.layers)
+    newer = kubelet_node.newer_files(host, seen.process, seen.places, seen.layers)
     if not newer:
         return []
     process = seen.process.pid if seen.process else ""

@@ -89,7 +89,7 @@ def inspect(host: Host) -> Inspection:
         *(pod_findings.of_host(kubelet_node.others_on(host, everybody)) if everybody else ()),
     ]
     began = process.began if process else None
-    newer = [one.origin for one in layers if began and (host.modified(one.origin) or 0) > began]
+    newer = kubelet_node.newer_files(host, process, places, layers)
     return Inspection(
         process.pid if process else None, began, config, tuple(newer), (cpu_file, memory_file, device_file), cpus, memory,
         devices, tuple(findings), {one.origin: host.modified(one.origin) or 0.0 for one in layers}, *declared(host, topology),

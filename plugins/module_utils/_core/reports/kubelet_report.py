@@ -172,7 +172,7 @@ def dated_text(found: Inspection, one: Finding) -> str:
 def lines(found: Inspection) -> list[str]:
     """The inspection as text: the kubelet, its settings with their origins, its files, and the findings."""
     said = [f"kubelet: process {found.pid}" if found.pid else "kubelet: does not run"]
-    said += [f"{path} is newer than the running kubelet: restart it to have it read" for path in found.newer]
+    said += [f"{path} was changed after the running kubelet began: restart it to have it read" for path in found.newer]
     said += [
         f"the running kubelet has {one.key} {one.wanted or 'unset'}, and {one.origin} says {one.actual or 'unset'}"
         for one in found.unlike or ()

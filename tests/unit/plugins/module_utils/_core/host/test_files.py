@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 import typing as t
 from pathlib import Path
 
@@ -175,3 +176,45 @@ def test_a_device_that_no_other_has_can_be_claimed_and_what_cannot_be_looked_at_
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/loop").symlink_to("loop")
     assert Host(str(tmp_path)).is_claimed("/dev/loop")
+
+
+def replaced(folder: Path) -> None:
+    os.utime(folder / "other", (0, 0))
+    (folder / "other").rename(folder / "file")
+
+
+def written(folder: Path) -> None:
+    (folder / "file").write_text("new")
+    os.utime(folder / "file", (0, 0))
+
+
+def led_elsewhere(folder: Path) -> None:
+    os.utime(folder / "other", (0, 0))
+    (folder / "new").symlink_to("other")
+    (folder / "new").rename(folder / "link")
+
+
+CHANGES: list[tuple[str, t.Callable[[Path], None]]] = [
+    ("/file", replaced),
+    ("/file", written),
+    ("/link", led_elsewhere),
+    ("/link", written),
+    ("/", lambda folder: (folder / "file").unlink()),
+]
+
+
+@pytest.mark.parametrize(("path", "change"), CHANGES)
+def test_no_older_time_hides_a_change(path: str, change: t.Callable[[Path], None], tmp_path: Path) -> None:
+    for name in ("file", "other"):
+        (tmp_path / name).write_text("old")
+    (tmp_path / "link").symlink_to("file")
+    host = Host(str(tmp_path))
+    before = host.changed(path)
+    time.sleep(0.05)  # longer than a step of the kernel's clock
+    assert host.changed(path) == before
+    change(tmp_path)
+    now = host.changed(path)
+    assert now
+    assert before
+    assert now > before
+    assert host.changed("/absent") is None

@@ -22,7 +22,7 @@ import services
 import yaml
 from _core import main
 from _core.cli import status_text
-from _core.host import kubelet_ready, kubelet_state, node_hooks, state
+from _core.host import kubelet_ready, kubelet_state, node_hooks, other_agents, state
 from _core.host.discovery import sysfs
 from _core.host.files import Host
 from _core.managers import kubelet as manager_kubelet
@@ -1298,8 +1298,7 @@ def others_dropin(fake: node.Node, text: str) -> str:
     """A drop-in of others that is newer than the running kubelet."""
     path = f"{DROPINS}/50-others.conf"
     fake.put(path, "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n" + text)
-    later = os.stat(fake.root / CONFIG[1:]).st_mtime + 60
-    os.utime(fake.root / path[1:], (later, later))
+    fake.changes[path] = time.time() + 60
     return path
 
 
@@ -1364,8 +1363,7 @@ def test_a_file_that_the_running_kubelet_has_not_read_gives_no_cpu_of_pods_away(
     assert kubelet.config["reservedSystemCPUs"] == "0,2-4,6-7"
     fake.drop(STATE)
     kubelet.restart(fake)
-    read = os.stat(fake.root / CONFIG[1:]).st_mtime - 60
-    os.utime(fake.root / path[1:], (read, read))
+    del fake.changes[path]
     runs.tick(fake.host())
     assert cpus_of(fake, "system.slice") == ("0-2,4,6",)
     assert json.loads(fake.get(state.STATUS))["in_sync"]
@@ -1652,12 +1650,40 @@ def test_at_boot_a_state_of_other_cpus_goes_before_the_kubelet_starts(fake: node
 def test_files_that_are_newer_than_the_kubelet_are_named(fake: node.Node, kubelet: FakeKubelet) -> None:
     rolled_out(fake, **PODS)
     assert planned(fake, **PODS) == []
-    later = os.stat(fake.root / CONFIG[1:]).st_mtime + 60
-    os.utime(fake.root / CONFIG[1:], (later, later))
+    fake.changes[CONFIG] = time.time() + 60
     (item,) = planned(fake, **PODS)
     assert (item.subject, item.property, item.verdict) == ("kubelet.service", "files", UNCHANGEABLE)
     assert item.actual == f"changed since: {CONFIG}"
     assert "systemctl restart kubelet.service" in item.reason
+
+
+def test_a_drop_in_that_the_kubelet_read_and_that_is_gone_shows_in_its_folder(
+    fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    """The pools would take the CPUs that the kubelet, by what it read, gives to pods."""
+    path = f"{DROPINS}/20-others/50.conf"
+    fake.put(path, "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\npodsPerCore: 9\n")
+    kubelet.restart(fake)
+    rolled_out(fake, **PODS)
+    assert planned(fake, **PODS) == []
+    fake.drop(path)
+    fake.changes[path.rpartition("/")[0]] = time.time() + 60
+    (item,) = planned(fake, **PODS)
+    assert (item.subject, item.property, item.verdict) == ("kubelet.service", "files", UNCHANGEABLE)
+    assert item.actual == f"changed since: {DROPINS}/20-others"
+    assert item.reason.endswith("systemctl restart kubelet.service")
+    assert other_agents.configured_kubelet(fake.host()).newer == (f"{DROPINS}/20-others",)
+    fake.changes.clear()
+    kubelet.restart(fake)
+    assert planned(fake, **PODS) == []
+
+
+def test_a_folder_is_not_named_beside_a_file_in_it(fake: node.Node, kubelet: FakeKubelet) -> None:
+    rolled_out(fake, **PODS)
+    path = others_dropin(fake, "maxPods: 70\n")
+    fake.changes[DROPINS] = fake.changes[path]
+    (item,) = [one for one in planned(fake, **PODS) if one.property == "files"]
+    assert item.actual == f"changed since: {path}"
 
 
 @pytest.mark.parametrize("dropins", [True, False])

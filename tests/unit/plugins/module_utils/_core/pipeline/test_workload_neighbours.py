@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import typing as t
@@ -85,10 +84,10 @@ def test_what_the_running_kubelet_has_not_read_grants_no_cpu_of_pods(fake: node.
     fake.put("/proc/77/cmdline", "/usr/bin/kubelet\0--config=/var/lib/kubelet/config.yaml\0")
     began = int((fake.host().uptime()) * 100)
     fake.put("/proc/77/stat", f"77 (kubelet) S {'0 ' * 18}{began} 0")
-    config = fake.root / "var/lib/kubelet/config.yaml"
-    os.utime(config, (fake.host().now() - 60,) * 2)
+    config = "/var/lib/kubelet/config.yaml"
+    fake.changes[config] = fake.time - 60
     assert granted(fake, own(4)) == {1, 5, 2, 6}
-    os.utime(config, (fake.host().now() + 60,) * 2)
+    fake.changes[config] = fake.time + 60
     assert granted(fake, own(2)) == frozenset(), "nothing says what it reserves"
     path = "/var/lib/kubelet/cpu_manager_state"
     rows = {"policyName": "static", "defaultCpuSet": "2-3,7", "entries": {"uid": {"main": "6"}}, "checksum": 0}
