@@ -21,7 +21,8 @@ from ..model.values.errors import Problem
 from .kubelet_observed import Observation
 from .kubelet_places import CONFIG, NAME
 
-NO_RESTART = "a tick restarts no kubelet: roll the profile out again"
+NO_ACT = "a tick restarts no kubelet"
+NO_RESTART = f"{NO_ACT}: roll the profile out again"
 
 
 def acts(seen: Observation, context: Context) -> bool:
@@ -75,6 +76,12 @@ def stopped_for_good(host: Host, seen: Observation) -> t.Iterator[Problem]:
         yield Problem(
             "kubelet", None, f"{kubelet_unit.UNIT} runs and {why}: once stopped, it could not be started again"
         )
+
+
+def no_restart(host: Host, seen: Observation) -> str:
+    """Why a tick leaves a key as it is, and the way out: a rollout, where it would not be refused."""
+    stuck = "; ".join(problem.message for problem in stopped_for_good(host, seen))
+    return f"{NO_ACT}, and a rollout is refused: {stuck}" if stuck else NO_RESTART
 
 
 def gates_problem(host: Host, one: Difference) -> Problem:

@@ -25,7 +25,16 @@ from . import kubelet_change, kubelet_observed
 from .kubelet_change import Drain, State
 from .kubelet_items import file_item, older_than_files, overridden_item, state_item
 from .kubelet_observed import Observation
-from .kubelet_obstacles import NO_RESTART, acts, gates_problem, obstacles, refused, stopped_for_good, wrong_version
+from .kubelet_obstacles import (
+    NO_RESTART,
+    acts,
+    gates_problem,
+    no_restart,
+    obstacles,
+    refused,
+    stopped_for_good,
+    wrong_version,
+)
 from .kubelet_places import NAME
 from .kubelet_removal import held, hook_left
 from .kubelet_target import Target, wanted_of, write_steps
@@ -103,7 +112,10 @@ def decide(host: Host, seen: Observation, kubelet: Kubelet, context: Context) ->
     refusals += [gates_problem(host, one) for one in overridden if one.key == kubelet_wanted.GATES]
     asks = starts and knows and not refusals and not back
     ready, unasked = kubelet_change.readiness(host, seen) if asks else ([], [])
-    changes = changes_of(seen, then, differences, starts, after, ready, drain, context, refusals)
+    why = "; ".join(problem.line() for problem in refusals)
+    if not (knows or why):  # A tick without a difference reads no files of the unit.
+        why = no_restart(host, seen) if differences else NO_RESTART
+    changes = changes_of(seen, then, differences, starts, after, ready, drain, context, why)
     changes += [overridden_item(host, one) for one in overridden]
     changes += [] if starts else older_than_files(host, seen)
     notes = [f"the kubelet: {line}" for line in (*others, *kubelet_config.unknown_keys(seen.layers))]
@@ -144,15 +156,13 @@ def changes_of(
     ready: t.Sequence[Step],
     drain: Drain,
     context: Context,
-    refusals: t.Sequence[Problem],
+    why: str,
 ) -> list[Change]:
     """The items of keys that differ, with the steps of all of them where this run may and can take them.
 
-    ``starts`` is whether the kubelet restarts, because of these keys or of a state file that does not fit any more.
+    ``starts`` is whether the kubelet restarts, because of these keys or of a state file that does not fit any more; ``why`` says why
+    this run takes no step ("": it does).
     """
-    why = "" if acts(seen, context) else NO_RESTART
-    if refusals:
-        why = "; ".join(problem.line() for problem in refusals)
     write = write_steps(seen, then)
     steps = [*kubelet_change.restart(seen, after, then.config, drain, context.now, ready), *write] if starts else []
     disruption: t.Any = "service restart" if kubelet_change.stops(seen) else "none"

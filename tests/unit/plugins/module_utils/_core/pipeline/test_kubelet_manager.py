@@ -2039,6 +2039,23 @@ def test_configuration_goes_back_beside_a_kubelet_that_could_not_be_started_agai
     assert item.reason == f"no longer declared; the running kubelet keeps the configuration that it read: {why}"
 
 
+def test_drift_of_a_kubelet_whose_unit_is_masked_names_the_way_out(fake: node.Node, kubelet: FakeKubelet) -> None:
+    rolled_out(fake, **PODS)
+    declared_by_hand(fake, kubelet={**PODS, "max_pods": 51})
+    runs.tick(fake.host())
+    (item,) = json.loads(fake.get(state.STATUS))["items"]
+    assert item["reason"].endswith("; a tick restarts no kubelet: roll the profile out again")
+    masked(fake)
+    runs.tick(fake.host())
+    (item,) = json.loads(fake.get(state.STATUS))["items"]
+    assert (item["subject"], item["wanted"]) == ("maxPods", "51")
+    assert "roll the profile out" not in item["reason"]
+    assert item["reason"].endswith(
+        "; a tick restarts no kubelet, and a rollout is refused: kubelet.service runs and is masked "
+        "(/etc/systemd/system/kubelet.service): systemctl unmask kubelet.service: once stopped, it could not be started again"
+    )
+
+
 @pytest.mark.parametrize("take_back", [runs.remove, runs.declare])
 def test_a_kubelet_whose_files_cannot_be_read_is_not_stopped_for_what_goes_back(
     take_back: t.Callable[[Host], Outcome], fake: node.Node, kubelet: FakeKubelet
