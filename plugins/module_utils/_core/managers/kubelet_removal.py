@@ -21,7 +21,7 @@ from ..model.plan.plan import FILES, Change, Part, Step
 from ..model.profile.profile import Profile
 from ..model.values.errors import CorralError, Problem, refusal
 from . import kubelet_change, kubelet_observed
-from .kubelet_change import Drain
+from .kubelet_change import Drain, State
 from .kubelet_observed import Observation
 from .kubelet_obstacles import NO_RESTART, acts, refused
 from .kubelet_places import DUE, KEPT, NAME
@@ -130,13 +130,24 @@ def back_changes(
     shown = ", ".join(one.key for one in differences) or ("other hugepages" if unfit else "as Corral left it")
     stops = kubelet_change.stops(seen) and not stays
     reason = "no longer declared" + (
-        f"; the running kubelet keeps the configuration that it read: {stays}" if stays else ""
+        f"; the running kubelet keeps the configuration that it read: {stays}{way_to_start(after)}" if stays else ""
     )
     change = Change(
         NAME, kubelet_unit.UNIT, "configuration", shown, "as others configure it", reason, seen.own, tuple(steps),
         when="now" if stops else "next start", disruption="service restart" if stops else "none",
     )  # fmt: skip
     return [change], problems
+
+
+def way_to_start(after: State) -> str:
+    """What a kubelet that is not stopped now needs before its next start; "" for nothing.
+
+    Its state files stay meanwhile: it writes them again from its memory, and they say which CPUs pods have.
+    """
+    files = " and ".join(one.path for one in after.refused)
+    return (
+        f"; its next start would refuse {files}: drain the node first, and remove that after its stop" if files else ""
+    )
 
 
 def why_not_stopped(host: Host, seen: Observation) -> str:

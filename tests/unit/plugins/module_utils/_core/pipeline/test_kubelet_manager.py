@@ -2039,6 +2039,27 @@ def test_configuration_goes_back_beside_a_kubelet_that_could_not_be_started_agai
     assert item.reason == f"no longer declared; the running kubelet keeps the configuration that it read: {why}"
 
 
+@pytest.mark.parametrize("take_back", [runs.remove, runs.declare])
+def test_the_state_that_a_kubelet_keeps_and_would_refuse_at_its_next_start_is_told(
+    take_back: t.Callable[[Host], Outcome], fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    """It writes its state from its memory while it runs, so that it is of no use to set the file aside."""
+    rolled_out(fake, **STATIC)
+    masked(fake)
+    before = fake.get(STATE)
+    (item,) = [one for one in ours(take_back(fake.host()).applied) if one.subject == fake_kubelet.UNIT]
+    assert item.reason.endswith(
+        f": systemctl unmask kubelet.service; its next start would refuse {STATE}: drain the node first, and remove that after its stop"
+    )
+    assert fake.get(STATE) == before
+    (fake.root / "etc/systemd/system/kubelet.service").unlink()
+    kubelet.restart(fake)
+    assert not kubelet.pid
+    fake.drop(STATE)
+    kubelet.start(fake)
+    assert kubelet.pid
+
+
 def test_drift_of_a_kubelet_whose_unit_is_masked_names_the_way_out(fake: node.Node, kubelet: FakeKubelet) -> None:
     rolled_out(fake, **PODS)
     declared_by_hand(fake, kubelet={**PODS, "max_pods": 51})
