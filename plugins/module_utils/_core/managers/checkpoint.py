@@ -67,17 +67,24 @@ def checkpoint_text(found: Workloads) -> str:
     return state.checked_text(grants.to_data(grants.Checkpoint(found.allocated.grants, found.totals)))
 
 
-def admitted_changes(host: Host, found: Workloads) -> list[Change]:
-    """The file of the workloads that were admitted at run time, where they change."""
+def admitted_changes(host: Host, found: Workloads, *, back: bool) -> list[Change]:
+    """The file of the workloads that were admitted at run time, where they change; ``back``: the node goes back to an earlier profile."""
     if found.admitted is None:
         return []
     rows = profile_workloads.to_data(found.admitted)
     steps = kept_steps(host, state.ADMITTED, state.checked_text(rows) if rows else None, order=4)
     if not steps:
         return []
-    names = ", ".join(one.name for one in found.admitted) or None
-    shown = "others" if host.exists(state.ADMITTED) else None
-    return [Change(NAME, state.ADMITTED, "content", shown, names, "admitted at run time", state.ADMITTED, tuple(steps))]
+    left = [one.name for one in found.admitted]
+    names, shown, reason = ", ".join(left) or None, None, "admitted at run time"
+    if host.exists(state.ADMITTED):
+        data = state.checked(host, state.ADMITTED)
+        before = [str(row["name"]) for row in data] if data else []
+        shown = ", ".join(before) or "others"
+        gone = ", ".join(name for name in before if name not in left)
+        reason += f"; released: {gone}" if gone else ""
+        reason += ", in the way of the profile to which the node goes back" if gone and back else ""
+    return [Change(NAME, state.ADMITTED, "content", shown, names, reason, state.ADMITTED, tuple(steps))]
 
 
 def event_change(event: AllocationEvent) -> Change:

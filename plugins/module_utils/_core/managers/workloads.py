@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..host import cgroup, state, systemd, workload_state
+from ..host import cgroup, going_back, state, systemd, workload_state
 from ..host.files import Host
 from ..model.plan import make_step
 from ..model.plan.context import Context, Workloads
@@ -159,8 +159,9 @@ def observe(host: Host, context: Context, found: Workloads) -> Observed:
 def checkpoint_part(host: Host, context: Context, found: Workloads) -> Part:
     """The checkpoint of grants, and what is wrong with the declared workloads as a whole."""
     problems = [problem_of(context, refusal) for refusal in found.allocated.refusals]
+    back = found.admitted is not None and going_back.to(host, context.declared)
     return Part(
-        (*checkpoint.admitted_changes(host, found), *checkpoint.checkpoint_changes(host, found)),
+        (*checkpoint.admitted_changes(host, found, back=back), *checkpoint.checkpoint_changes(host, found)),
         frozenset({f"controller:{cgroup.ROOT}/cgroup.subtree_control"} if found.needs else ()),
         problems=(*problems, *twice_matched(found.needs), *named_as_tenants(context.profile, found.needs)),
         notes=tuple(found.notes),

@@ -150,6 +150,21 @@ def test_a_way_back_past_such_workloads_that_is_killed_is_made_again(
         went_back(fake, case)
 
 
+@pytest.mark.parametrize(
+    ("name", "released"), [("another has its name", "dataplane"), ("another has its unit", "extra")]
+)
+def test_the_item_of_a_released_workload_names_it(name: str, released: str, fake: node.Node) -> None:
+    changed(fake, CASES[name])
+    assert runs.command(fake.host(), "admit", "guest", "--container", "guest", *HOLDS, "cpu=100m,memory=64Mi") == 0
+    outcome = confirming.tick(fake.host())[1]
+    assert outcome
+    (item,) = [one for one in outcome.applied if one.subject == state.ADMITTED]
+    assert (item.actual, item.wanted) == (f"{released}, guest", "guest")
+    assert item.reason == (
+        f"admitted at run time; released: {released}, in the way of the profile to which the node goes back"
+    )
+
+
 def test_what_runs_in_the_slice_of_a_workload_stops_before_a_first_profile_goes_back(
     fake: node.Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
