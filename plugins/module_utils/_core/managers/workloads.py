@@ -18,7 +18,7 @@ from ..host.files import Host
 from ..model.plan import make_step
 from ..model.plan.context import Context, Workloads
 from ..model.plan.places import Place, dropins
-from ..model.plan.plan import EMPTY_SLICES, UNKNOWN, Change, Part
+from ..model.plan.plan import EMPTY_SLICES, UNCHANGEABLE, UNKNOWN, Change, Part
 from ..model.profile import profile_workloads
 from ..model.profile.profile import Profile
 from ..model.profile.profile_workloads import RUNNING
@@ -210,10 +210,14 @@ def workload_part(
     seen = workload_limits.observe(host, common.files, need, unit, wanted, score, common.sizes)
     # What runs on without a grant, since its CPUs were reserved or isolated, keeps its limits until it stops.
     limited = grant is not None or (seen.exists and cgroup.populated(host, seen.slice))
-    changes = list(workload_limits.slice_changes(host, need, grant, wanted, seen, common.sizes, limited=limited))
+    is_own = unit not in [grants.slice_of_tenant(one.name) for one in context.profile.tenants]
+    limited = limited and is_own
+    changes = [in_slice_of_tenant(need, unit)]
+    if is_own:
+        changes = workload_limits.slice_changes(host, need, grant, wanted, seen, common.sizes, limited=limited)
     if limited and seen.slice in common.by_hand:
         changes += workload_limits.override_changes(host, seen.slice, wanted)
-    owned = owned_of(seen.slice, wanted if limited else {}, files=not need.workload.template)
+    owned = owned_of(seen.slice, wanted if limited else {}, files=is_own and not need.workload.template)
     if need.workload.match == "unit":
         changes += workload_placement.unit_changes(need, seen.slice, seen.unit, score, lines) if seen.unit else []
         problems += unit_problems(context, need, seen)
@@ -223,11 +227,23 @@ def workload_part(
             notes.append(f"workload {need.workload.name}: this node has no unit {need.workload.pattern} yet")
     else:
         changes += filter(None, [workload_placement.container_change(need, seen.slice, common.containers)])
-    if not need.cpus:
+    if not need.cpus and is_own:
         changes += workload_limits.narrower_changes(host, need, wanted)
     if not workload_placement.scores_differ(need):  # Those of its containers are each container's own.
         changes += workload_limits.score_changes(host, need, seen, score)
     return Part(tuple(changes), frozenset(owned), problems=tuple(problems), notes=tuple(notes))
+
+
+def in_slice_of_tenant(need: ResourceRequirements, unit: str) -> Change:
+    """The item of a workload that was admitted under a tenant's name, which no run does any more: both have one slice.
+
+    It has the tenant's limits: those of the workload would be limits of all that the tenant runs.
+    """
+    name = need.workload.name
+    reason = (
+        f"has the name of a tenant, whose limits this slice has: corral release {name}, and admit it under another name"
+    )
+    return Change(NAME, name, "slice", unit, "one of its own", reason, cgroup.path_of(unit), (), UNCHANGEABLE)
 
 
 def runs_part(host: Host, undeclared: t.Sequence[Grant], renamed: t.Sequence[Grant]) -> Part:

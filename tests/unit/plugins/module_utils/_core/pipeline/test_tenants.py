@@ -16,7 +16,8 @@ import services
 import test_workload_faults
 import test_workloads
 import yaml
-from _core.model.profile import profile
+from _core.managers import workloads
+from _core.model.profile import profile, profile_tenants
 from _core.model.values.errors import CorralError
 from _core.pipeline import admit_workload, applying, planning, tenant_workloads
 from example_counts import in_turn
@@ -365,6 +366,43 @@ def test_a_tenant_with_the_name_of_what_was_admitted_before_is_refused(fake: nod
     in_sync(fake)
     assert runs.command(fake.host(), "release", "acme") == 0
     roll_out(fake, profile_of(ACME))
+    in_sync(fake)
+
+
+@pytest.mark.parametrize("tenant_first", [True, False])
+def test_what_an_earlier_version_admitted_under_a_tenants_name_is_told_and_its_slice_settles(
+    tenant_first: bool, fake: node.Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was refused then: each tick wrote the limits of the one over those of the other, on the slice of both."""
+    test_workloads.install(fake)
+    services.add(fake, "extra.service")
+    runs.install(fake.host())
+    with monkeypatch.context() as earlier:
+        earlier.setattr(profile_tenants, "refuse_workload", lambda *dummy: None)
+        earlier.setattr(workloads, "named_as_tenants", lambda *dummy: [])
+        roll_out(fake, profile_of(*([ACME] if tenant_first else [])))
+        words = ("acme", "--unit", "extra.service", "--limits", "cpu=100m,memory=16Mi")
+        assert runs.command(fake.host(), "admit", *words) in (0, 2)
+        assert services.start(fake, "extra.service")
+        assert limits(fake)["memory.max"] == str((1 << 30) if tenant_first else (16 << 20))
+        applying.declare(fake.host(), profile.parse(profile_of(ACME)))
+    for dummy in range(2):
+        fake.wait(10)
+        assert runs.tick(fake.host()) == 2
+        found = status(fake)
+        assert (found["error"], found["last_changed"] and found["last_changed"]["time"] == fake.time) == (None, False)
+        (item,) = found["items"]
+        assert (item["subject"], item["property"], item["verdict"]) == ("acme", "slice", "unchangeable")
+        assert item["reason"] == (
+            "has the name of a tenant, whose limits this slice has: corral release acme, and admit it under another name"
+        )
+        assert limits(fake) == {"memory.max": str(1 << 30), "pids.max": "200", "cpu.weight": "20"}
+        assert fake.get(f"{TENANT}/cpu.max").split()[0] == "max"
+        assert "extra.service" in fake.runs, "it runs on"
+    assert runs.command(fake.host(), "release", "acme") == 0
+    services.stop(fake, "extra.service")
+    fake.wait(10)
+    runs.tick(fake.host())
     in_sync(fake)
 
 
