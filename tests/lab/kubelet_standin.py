@@ -50,6 +50,8 @@ def configuration() -> dict[str, t.Any]:
 
     with open(flag("config"), encoding="utf-8") as file:
         config: dict[str, t.Any] = yaml.safe_load(file)
+    if config.get("kind") != "KubeletConfiguration":
+        raise ValueError(f"{flag('config')}: no kind is registered")
     folder = flag("config-dir")
     for name in sorted(os.listdir(folder)) if folder else ():
         if name.endswith(".conf"):

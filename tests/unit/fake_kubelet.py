@@ -140,6 +140,8 @@ class FakeKubelet:
     def read(self, node: Node) -> dict[str, t.Any]:
         """The configuration of the files."""
         config: dict[str, t.Any] = yaml.safe_load(node.get(CONFIG))
+        if {key: config.get(key) for key in HEAD} != HEAD:
+            raise ValueError(f"{CONFIG}: no kind is registered")
         if config.get("evictionHard") is None:
             config["evictionHard"] = dict(THRESHOLDS)  # before any drop-in
         if "--config-dir" in node.get("/usr/lib/systemd/system/kubelet.service"):

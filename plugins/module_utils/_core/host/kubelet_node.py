@@ -195,7 +195,7 @@ def add(host: Host, path: str, found: list[Layer], problems: list[str], *, drop_
     if unfit:
         problems += [f"{path}: {line}: the kubelet refuses it" for line in unfit]
         return
-    if drop_in and (data.get("apiVersion"), data.get("kind")) != (API_VERSION, KIND):
+    if (data.get("apiVersion"), data.get("kind")) != (API_VERSION, KIND):
         problems.append(f"{path}: has no apiVersion: {API_VERSION} and kind: {KIND}: the kubelet refuses it")
     found.append(Layer(path, data, drop_in))
 

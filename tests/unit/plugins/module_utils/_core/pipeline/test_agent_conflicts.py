@@ -154,7 +154,8 @@ def test_a_kubelet_with_json(fake: node.Node) -> None:
     run_kubelet(fake)
     fake.put(
         "/var/lib/kubelet/config.yaml",
-        '{"kind": "KubeletConfiguration",\n"cpuManagerPolicy": "static",\n"reservedSystemCPUs": "0-3"}',
+        '{"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",\n'
+        '"cpuManagerPolicy": "static",\n"reservedSystemCPUs": "0-3"}',
     )
     found = other_agents.kubelet(fake.host())
     assert found is not None

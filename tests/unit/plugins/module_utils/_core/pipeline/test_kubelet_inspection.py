@@ -179,6 +179,15 @@ def test_drop_ins_are_read_in_the_kubelets_order_and_wrong_ones_are_named(tree: 
     ]
 
 
+@pytest.mark.parametrize("lost", ["apiVersion: kubelet.config.k8s.io/v1beta1\n", "kind: KubeletConfiguration\n"])
+def test_a_file_without_its_kind_or_version_is_named_as_one_that_the_kubelet_refuses(lost: str, tree: Tree) -> None:
+    """It decodes --config as it does each drop-in, and knows no default kind (DecodeKubeletConfiguration)."""
+    path = "/var/lib/kubelet/config.yaml"
+    tree.write(path[1:], CONFIG.replace(lost, ""))
+    said = "has no apiVersion: kubelet.config.k8s.io/v1beta1 and kind: KubeletConfiguration: the kubelet refuses it"
+    assert f"{path}: {said}" in tree.look().config.problems
+
+
 def test_files_that_are_newer_than_the_kubelet_are_named(tree: Tree) -> None:
     assert tree.look().newer == ("/var/lib/kubelet/config.yaml",)
     old = Host(str(tree.folder), clock=lambda: 1e11, uptime=lambda: 1000.0)

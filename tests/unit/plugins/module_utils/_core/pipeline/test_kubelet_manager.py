@@ -1720,6 +1720,11 @@ def torn(fake: node.Node) -> None:
     fake.put(CONFIG, "kind: [")
 
 
+def without_kind(fake: node.Node) -> None:
+    fake_kubelet.install(fake)
+    fake.put(CONFIG, BASE.replace("kind: KubeletConfiguration\n", ""))
+
+
 def in_json(fake: node.Node) -> None:
     fake_kubelet.install(fake, dropins=False, base=json.dumps({**fake_kubelet.HEAD, "maxPods": 5}))
 
@@ -1764,6 +1769,7 @@ REFUSED: list[tuple[t.Callable[[node.Node], None], dict[str, t.Any], str]] = [
     (old, PODS, "kubelet: 1.27: Corral configures kubelets from 1.28 on: update it"),
     (of_1_30, STATIC, "kubelet.cpu_manager_policy_options.strict-cpu-reservation: true: the installed kubelet 1.30 does not know"),
     (torn, PODS, f"kubelet: {CONFIG}: is not YAML"),
+    (without_kind, PODS, f"kubelet: {CONFIG}: has no apiVersion: kubelet.config.k8s.io/v1beta1 and kind: KubeletConfiguration"),
     (in_json, PODS, f"{CONFIG}: its keys cannot be changed one by one (line 1 begins no key): write it as YAML, or give"),
     (linked, PODS, f"{CONFIG}: is a link, which Corral would replace: make it a file, or give the kubelet --config-dir"),
     (without_own_file, PODS, "/etc/app/settings.yaml: Corral writes no file of this name: give the kubelet --config-dir"),

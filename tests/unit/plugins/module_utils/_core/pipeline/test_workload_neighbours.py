@@ -23,6 +23,7 @@ from _core.model.values.errors import CorralError
 from _core.pipeline import applying, planning
 
 KUBELET = """\
+apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 cpuManagerPolicy: {policy}
 cpuManagerPolicyOptions:
