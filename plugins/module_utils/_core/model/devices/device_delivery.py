@@ -139,7 +139,10 @@ def granted_by_list(
 
 
 def is_bound(one: Device, bound: t.Collection[str]) -> bool:
-    """Whether Corral binds a device to its driver, or has ``bound`` one of its functions."""
+    """Whether Corral binds a device to its driver: now, or again once it is lost, since it has ``bound`` one of its functions.
+
+    What it has bound for a resource that has no ``bind`` any more it does not bind again: no list would be set for that.
+    """
     return bool(one.bind) and (bool(one.unbound) or any(part in bound for part in one.functions))
 
 

@@ -188,6 +188,7 @@ def test_a_list_has_the_numbers_of_files_and_paths_of_what_has_none() -> None:
     to_bind = group._replace(bind="vfio-pci")
     assert device_delivery.allowed([to_bind], numbers) == by_number, "others bound it"
     assert device_delivery.allowed([to_bind], numbers, group.functions) == by_path
+    assert device_delivery.allowed([group], numbers, group.functions) == by_number, "its resource has no bind any more"
     assert device_delivery.allowed([to_bind._replace(unbound=(("0000:3b:00.0", "i40e"),))], numbers) == by_path
 
 
