@@ -14,6 +14,7 @@ from ansible_collections.corral.node.plugins.plugin_utils.host_results import (
     clean,
     impossible_data,
     message,
+    note_lines,
     printable,
     without_address,
 )
@@ -62,7 +63,7 @@ _value:
   description:
     - C(hosts) has for each host its C(verdict) (V(in_sync), V(drift), V(unknown), V(refused), V(failed) or
       V(unreachable)), its drift C(items), C(problems), C(message), the profile's C(name), C(mode), C(pools) and C(effective_profile),
-      C(cpu_map), C(cpu_map_now), C(numa_nodes), C(workloads), C(tenants) and C(gc_report), C(paused) while it is under
+      C(cpu_map), C(cpu_map_now), C(numa_nodes), C(workloads), C(tenants), C(gc_report) and C(notes), C(paused) while it is under
       maintenance, and C(unconfirmed) while its profile waits for a confirmation.
     - C(groups) has the hosts that are alike (verdict, profile, CPUs and drift), worst first.
     - C(summary) counts the hosts by verdict, C(lines) is the recap that a person reads. C(schema) is the version of all
@@ -126,6 +127,7 @@ def host_report(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) ->
         "workloads": clean(profile.get("workloads")),
         "tenants": tenants and [t.cast("Tenant", {**one, "text": printable(one["text"])}) for one in tenants],
         "gc_report": lines["gc_report"],
+        "notes": lines["notes"],
         "paused": t.cast("RenderedPause | None", paused),
         "unconfirmed": t.cast("RenderedUnconfirmed | None", unconfirmed),
     }
@@ -150,7 +152,8 @@ def group_lines(group: FleetGroup, host: FleetHost) -> list[str]:
     lines += [f"  {said['text']}" for said in (host["paused"], host["unconfirmed"]) if said]
     lines += [f"  {one['text']}" for one in host["tenants"] or ()]
     lines += [f"  {line}" for line in str(group["message"] or "").splitlines()]
-    return [*lines, *(f"  {item['text']}{since(first)}" for item, first in zip(host["items"], group["since"]))]
+    lines += [f"  {item['text']}{since(first)}" for item, first in zip(host["items"], group["since"])]
+    return [*lines, *(f"  {note}" for note in group["notes"])]
 
 
 def names_of(group: FleetGroup) -> str:
@@ -200,6 +203,7 @@ def grouped(hosts: t.Mapping[str, FleetHost], key: t.Callable[[FleetHost], tuple
             "hosts": names,
             "since": earliest([hosts[one] for one in names]),
             "message": common_message([hosts[one] for one in names]),
+            "notes": note_lines({one: hosts[one]["notes"] for one in names}),
         }
         for names in found.values()
     ]

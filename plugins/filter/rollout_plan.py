@@ -11,6 +11,8 @@ from ansible_collections.corral.node.plugins.plugin_utils.host_results import (
     by_name,
     impossible_data,
     message,
+    named,
+    note_lines,
     printable,
     without_address,
 )
@@ -89,8 +91,6 @@ _value:
   type: dict
 """
 
-NAMED = 12  # so many hosts of a group are named
-NOTED = 20  # so many different notes of a group are shown
 UNREACHABLE = "unreachable: "
 DIFFERS = "differs from the profile that it has applied"
 HEADS = {
@@ -147,7 +147,7 @@ def rollout_plan(
     for text, hosts in sorted(groups.items(), key=lambda row: (row[0] == "[]", by_name(row[1][0]))):
         lines = json.loads(text)
         shown += [f"{named(hosts)}: {'as follows' if lines else 'nothing to change'}", *(f"  {line}" for line in lines)]
-        shown += [f"  {line}" for line in note_lines(profiles, hosts)]
+        shown += [f"  {line}" for line in note_lines({host: profiles[host].get("notes") for host in hosts})]
     reasons: dict[str, list[str]] = {}
     for host, why in refused.items():
         reasons.setdefault(without_address(why) if why.startswith(UNREACHABLE) else why, []).append(host)
@@ -233,17 +233,6 @@ def staying_lines(profile: t.Mapping[str, t.Any], require_in_sync: bool) -> list
     return [head, *(f"  {text}" for text in items)] if items else []
 
 
-def note_lines(profiles: t.Mapping[str, t.Mapping[str, t.Any]], hosts: t.Sequence[str]) -> list[str]:
-    """The notes on a group of hosts, those of most hosts first; one that not all of them have with its hosts."""
-    having: dict[str, list[str]] = {}
-    for host in hosts:
-        for note in dict.fromkeys(profiles[host].get("notes") or ()):
-            having.setdefault(note, []).append(host)
-    rows = sorted(having.items(), key=lambda row: -len(row[1]))
-    lines = [f"note{'' if len(own) == len(hosts) else f' ({named(own)})'}: {text}" for text, own in rows[:NOTED]]
-    return [*lines, *([f"and {len(rows) - NOTED} more notes"] if len(rows) > NOTED else [])]
-
-
 def restart_lines(profile: t.Mapping[str, t.Any]) -> list[str]:
     """What a restart of a unit alone brings, which no rollout does: it is the same after the change."""
     items = [
@@ -286,12 +275,6 @@ def key_line(one: EditedKey) -> str:
         for value in (one.get("before"), one.get("after"))
     )
     return f"{one['key']}: {before} -> {after}{extra}"
-
-
-def named(hosts: t.Sequence[str]) -> str:
-    """The hosts of a group, as --limit takes them."""
-    more = f" and {len(hosts) - NAMED} more" if len(hosts) > NAMED else ""
-    return f"{','.join(hosts[:NAMED])}{more}"
 
 
 class FilterModule:

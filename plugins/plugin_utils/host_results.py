@@ -19,6 +19,8 @@ YEAR_10000 = 253402300800  # time.gmtime and strftime need four digits
 AROUND = re.compile(r"\A(Task failed: )?(.*The lookup plugin 'corral\.node\.profile_layers' failed: )?")
 # Where ssh's messages name a host: hosts that only differ in it have the same problem.
 ADDRESS = re.compile(r"(\bto host |\bhostname |\bclosed by |\breset by |\bConnection to |@)(\S+?)(?=:?(?:\s|$))")
+NAMED = 12  # so many hosts of a group are named
+NOTED = 20  # so many different notes of a group are shown
 NUMBER = re.compile(r"([0-9]{1,18})")
 NONCHARACTERS = "\ufffe\uffff"  # no XML can have them
 UNPRINTABLE = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, directions of text, half characters, line separators
@@ -65,6 +67,23 @@ def message(result: t.Mapping[str, t.Any]) -> str:
     if heard:
         lines.append(heard[-1] if heard[0].startswith("Traceback") else heard[0])
     return printable("\n".join(lines), keep="\n")
+
+
+def named(hosts: t.Sequence[str]) -> str:
+    """The hosts of a group, as --limit takes them."""
+    more = f" and {len(hosts) - NAMED} more" if len(hosts) > NAMED else ""
+    return f"{','.join(hosts[:NAMED])}{more}"
+
+
+def note_lines(notes: t.Mapping[str, t.Sequence[str] | None]) -> list[str]:
+    """The notes on a group of hosts, those of most hosts first; one that not all of them have with its hosts."""
+    having: dict[str, list[str]] = {}
+    for host, own in notes.items():
+        for note in dict.fromkeys(own or ()):
+            having.setdefault(note, []).append(host)
+    rows = sorted(having.items(), key=lambda row: -len(row[1]))
+    lines = [f"note{'' if len(hosts) == len(notes) else f' ({named(hosts)})'}: {text}" for text, hosts in rows[:NOTED]]
+    return [*lines, *([f"and {len(rows) - NOTED} more notes"] if len(rows) > NOTED else [])]
 
 
 def without_address(text: str) -> str:

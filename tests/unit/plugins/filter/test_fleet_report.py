@@ -175,6 +175,36 @@ def test_a_host_whose_profile_waits_to_be_confirmed_says_so_and_is_counted() -> 
     assert report["lines"][-1] == "2 hosts: 1 in sync, 1 drift (1 paused, 2 unconfirmed)"
 
 
+def test_notes_are_below_the_items_of_their_hosts_and_split_no_group() -> None:
+    typo = "tenant acme: no workload belongs to it"
+    results = {
+        "a": {**UNKNOWN, "notes": [f"line\x07 of <{HOSTILE}>"]},
+        "b": {**IN_SYNC, "notes": ["irqbalance runs", typo]},
+        "c": {**IN_SYNC, "notes": [typo]},
+        "d": IN_SYNC,  # of an older Corral
+        "e": FAILED,
+    }
+    report = fleet_report(results, dict.fromkeys(results, AGENT))
+    said = f"line\\x07 of <{HOSTILE}>".replace("\x00", "\\x00").replace("\ufffe", "\\ufffe")
+    lines = [f"note: {said}", f"note (b,c): {typo}", "note (b): irqbalance runs"]
+    assert [one["notes"] for one in report["groups"]] == [[], lines[:1], lines[1:]]
+    assert [line for line in report["lines"] if "note" in line] == [f"  {line}" for line in lines]
+    assert report["lines"][-4:-1] == ["b,c,d: in sync (profile edge, mode enforce)", *(f"  {one}" for one in lines[1:])]
+    assert [host["notes"] for host in report["hosts"].values()] == [
+        [said],
+        ["irqbalance runs", typo],
+        [typo],
+        None,
+        None,
+    ]
+    assert report["summary"]["in_sync"] == 3, "a note is no drift"
+    for form in ("md", "html"):
+        text = drawn(report, form)
+        assert [one for one in lines[1:] if one not in text] == []
+    assert f"    {lines[0]}" in drawn(report, "md").splitlines()
+    assert HOSTILE not in drawn(report)
+
+
 def test_the_recap_begins_with_the_worst() -> None:
     results = {"a": IN_SYNC, "b": UNKNOWN, "c": DRIFT, "d": REFUSED, "e": FAILED, "f": UNREACHABLE, "g": DRIFT}
     report = fleet_report(results, dict.fromkeys(results, AGENT))

@@ -440,6 +440,7 @@ class FleetHost(t.TypedDict):
     workloads: t.Optional[list[Workload]]
     tenants: t.Optional[list[Tenant]]
     gc_report: t.Optional[list[str]]
+    notes: t.Optional[list[str]]
     paused: t.Optional[RenderedPause]
     unconfirmed: t.Optional[RenderedUnconfirmed]
 
@@ -451,6 +452,7 @@ class FleetGroup(t.TypedDict):
     hosts: list[str]
     since: list[t.Optional[int]]
     message: t.Optional[str]
+    notes: list[str]
 
 
 class Fleet(t.TypedDict):
