@@ -80,7 +80,7 @@ WRITES = (
 class Observed(NamedTuple):
     """What the parts of all workloads have in common: systemd's files, the sizes of declared hugepages in KiB, the task limit of
     workloads with CPUs of their own that declare none, the machine's memory in bytes, the running containers that may be workloads'
-    with their control groups, and the units with a file of set-property.
+    with their control groups, the units with a file of set-property, and the slices of tenants.
     """
 
     files: systemd.UnitFiles
@@ -89,6 +89,7 @@ class Observed(NamedTuple):
     memory: t.Optional[int]
     containers: t.Sequence[tuple[str, str]]
     by_hand: t.Container[str]
+    of_tenants: t.Container[str] = ()
 
 
 def plan(host: Host, context: Context) -> Part:
@@ -153,6 +154,7 @@ def observe(host: Host, context: Context, found: Workloads) -> Observed:
         None if memory is None else memory << 10,
         workload_placement.running_containers(host, found.needs),
         workload_limits.units_set_by_hand(host),
+        frozenset(grants.slice_of_tenant(one.name) for one in context.profile.tenants),
     )
 
 
@@ -210,7 +212,7 @@ def workload_part(
     seen = workload_limits.observe(host, common.files, need, unit, wanted, score, common.sizes)
     # What runs on without a grant, since its CPUs were reserved or isolated, keeps its limits until it stops.
     limited = grant is not None or (seen.exists and cgroup.populated(host, seen.slice))
-    is_own = unit not in [grants.slice_of_tenant(one.name) for one in context.profile.tenants]
+    is_own = unit not in common.of_tenants
     limited = limited and is_own
     changes = [in_slice_of_tenant(need, unit)]
     if is_own:
