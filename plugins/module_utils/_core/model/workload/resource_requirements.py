@@ -13,7 +13,7 @@ from ..profile.profile_workloads import APP, INIT, SIDECAR, Container, Workload
 from ..tenants.tenant import Member
 from ..values.records import NamedTuple
 from . import qos
-from .resources import CPU, MEMORY, PIDS, Amounts, is_device
+from .resources import CPU, HUGEPAGES, MEMORY, PIDS, Amounts, is_device
 
 STATIC = "static"
 
@@ -117,8 +117,15 @@ def amounts_of(members: t.Sequence[tuple[str, t.Mapping[str, int]]]) -> dict[str
 
 
 def limits_of(members: t.Sequence[Container]) -> dict[str, int]:
-    """The limits of the whole: of what every container limits. One without a limit may take what there is."""
+    """The limits of the whole: of what every container limits. One without a limit may take what there is.
+
+    Of hugepages and devices a container has none that it does not request (kubelet 1.36, HugePageLimits of a pod's cgroup).
+    """
     limited = [set(dict(one.limits)) for one in members]
     common = set.intersection(*limited)
     found = amounts_of([(one.role, dict(one.limits)) for one in members])
-    return {resource: amount for resource, amount in found.items() if resource in common}
+    return {
+        name: amount
+        for name, amount in found.items()
+        if name in common or name.startswith(HUGEPAGES) or is_device(name)
+    }

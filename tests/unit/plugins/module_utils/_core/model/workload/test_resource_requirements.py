@@ -117,6 +117,13 @@ def test_a_pod_is_limited_where_all_of_its_containers_are() -> None:
     assert found.limits == amounts(cpu=9000), "one without a limit may take what there is"
 
 
+def test_hugepages_and_devices_of_one_container_limit_the_pod() -> None:
+    """A container that names none has none, so that the pod has those of the others, and no more."""
+    asked: Amounts = (("cpu", 1000), ("example.com/nic", 1), ("hugepages-2Mi", 4 * MIB))
+    workload = pod((APP, asked, asked), (SIDECAR, amounts(cpu=1000), amounts(cpu=1000)), (APP, (), ()))
+    assert resource_requirements.of(workload, "none", None).limits == asked[1:]
+
+
 @pytest.mark.parametrize(("own", "wanted"), [(None, 4096), (64, 64)])
 def test_tasks_are_limited_by_the_profiles_default_where_a_workload_says_nothing(own: int | None, wanted: int) -> None:
     found = resource_requirements.of(alone((), amounts(memory=MIB) if own is None else amounts(pids=own)), "none", 4096)
