@@ -104,7 +104,7 @@ def allocate(
             from ..host import device_lists
 
             checkpoint = checkpoint._replace(grants=device_lists.with_devices(host, checkpoint.grants, listed, there))
-        inputs = inputs._replace(devices=there.devices, undeclared=there.undeclared)
+        inputs = inputs._replace(devices=there.devices, undeclared=there.undeclared, devices_elsewhere=there.elsewhere)
     status = observe(host, checkpoint.grants, listed, request, undeclared_stay=bool(unreadable))
     promised = {one.workload: one.blocks for one in checkpoint.grants}
     drift = numa_memory.drift(checkpoint.totals or tables, tables, promised)

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import re
+import types
 import typing as t
 
 from ..values.records import NamedTuple
@@ -151,13 +152,15 @@ class GrantedDevice(NamedTuple):
 
 class Inventory(NamedTuple):
     """The devices of each resource, in the profile's order; problems need a change of profile or node, notes do not. ``undeclared``
-    are those that were granted and that no resource has any more.
+    are those that were granted and that no resource has any more, ``elsewhere`` says of each resource what it matches and an earlier
+    one has.
     """
 
     devices: t.Mapping[str, tuple[Device, ...]]
     problems: tuple[str, ...]
     notes: tuple[str, ...]
     undeclared: tuple[Device, ...] = ()
+    elsewhere: t.Mapping[str, tuple[str, ...]] = types.MappingProxyType({})
 
     @property
     def known(self) -> t.Mapping[str, tuple[Device, ...]]:

@@ -55,6 +55,7 @@ def devices_of(resources: t.Sequence[Resource], seen: Seen) -> Inventory:
     owners: dict[str, tuple[int, Device]] = {}
     inner: dict[str, tuple[int, Device]] = {}
     devices: dict[str, tuple[Device, ...]] = {}
+    elsewhere: dict[str, tuple[str, ...]] = {}
     problems, notes = list(seen.problems), list(seen.notes)
     for index, resource in enumerate(resources):
         kept: list[Device] = []
@@ -74,12 +75,13 @@ def devices_of(resources: t.Sequence[Resource], seen: Seen) -> Inventory:
             else:
                 place = f"devices[{other}] ({resources[other].name})"
                 overlap = "" if device.id == first.id else f" overlaps {first.id}, which"
-                message = f"{at}: {device.id}{overlap} is in {place} already: narrow one of the two"
-                problems.append(shown(message, limit=1000))
+                where = f"{device.id}{overlap} is in {place} already"
+                problems.append(shown(f"{at}: {where}: narrow one of the two", limit=1000))
+                elsewhere[resource.name] = (*elsewhere.get(resource.name, ()), shown(where, limit=1000))
         if not candidates:
             problems.append(f"{at}: no device of this node matches: compare it with {_where(resource.match)}")
         devices[resource.name] = tuple(kept)
-    return Inventory(devices, tuple(problems), tuple(notes))
+    return Inventory(devices, tuple(problems), tuple(notes), elsewhere=elsewhere)
 
 
 def granted_elsewhere(granted: t.Iterable[GrantedDevice], found: Inventory, seen: Seen) -> tuple[Device, ...]:

@@ -76,10 +76,14 @@ class DevicePool:
             if one.unhealthy
         )
         notes += list(why)[:LISTED]
+        elsewhere = self.budget.inputs.devices_elsewhere.get(resource, ())
+        notes += elsewhere[:LISTED]
         there = f"of {len(devices)} devices {able} can be given" if devices else "no device of this node matches"
+        there = "all that match are in other resources" if elsewhere and not devices else there
         holders = f" ({'; '.join(notes)})" if notes else ""
         held = any(one.resource == resource for held in self.budget.devices.by_workload.values() for one in held)
-        hint = "release one of them" if held else "repair one of them" if unhealthy else "correct the match in devices"
+        hint = "narrow one of the two matches" if elsewhere else "correct the match in devices"
+        hint = "release one of them" if held else "repair one of them" if unhealthy else hint
         return f"{asked - able} missing: {there}{holders}: ask for fewer, or {hint} (corral devices)"
 
     def had(self, container: str, resource: str) -> set[str]:

@@ -38,7 +38,8 @@ class AllocationInput(NamedTuple):
     On a node with a ``kubelet``, only CPUs that it gives to no pod (``not_kubelets``) can be granted exclusively; ``kubelet_unread`` is
     why its configuration cannot be read, ``kubelet_newer`` which file it has not read. ``taken`` are the
     CPUs that partitions have which are not Corral's: no grant can have them either. ``devices`` has those of each resource,
-    ``undeclared`` those that were granted and that no resource has any more.
+    ``undeclared`` those that were granted and that no resource has any more, ``devices_elsewhere`` what a resource matches and an
+    earlier one has.
     """
 
     profile: Profile
@@ -54,6 +55,7 @@ class AllocationInput(NamedTuple):
     taken: CpuSet = frozenset()
     devices: t.Mapping[str, tuple[Device, ...]] = types.MappingProxyType({})
     undeclared: tuple[Device, ...] = ()
+    devices_elsewhere: t.Mapping[str, tuple[str, ...]] = types.MappingProxyType({})
 
     @property
     def policy(self) -> Policy:

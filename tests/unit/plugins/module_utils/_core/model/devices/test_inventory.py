@@ -146,6 +146,7 @@ def test_a_device_that_two_resources_match_belongs_to_the_first() -> None:
     assert found.problems == (
         "devices[1].match: pci 8086:1572: 0000:3b:00.1 is in devices[0] (example.com/r0) already: narrow one of the two",
     )
+    assert found.elsewhere == {"example.com/r1": ("0000:3b:00.1 is in devices[0] (example.com/r0) already",)}
 
 
 def test_a_group_and_the_file_of_it_are_one_device() -> None:

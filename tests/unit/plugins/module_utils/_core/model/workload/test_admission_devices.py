@@ -34,6 +34,7 @@ class Node:
 
     def __init__(self, *nics: Device, policy: str = "none", scope: str = "container", **devices: t.Any) -> None:
         self.devices: dict[str, tuple[Device, ...]] = {NIC: nics, **devices}
+        self.elsewhere: dict[str, tuple[str, ...]] = {}
         self.policy, self.scope = policy, scope
         self.rows: dict[str, dict[str, t.Any]] = {}
         self.held: tuple[Grant, ...] = ()
@@ -51,7 +52,15 @@ class Node:
         topology = machine(2, 6, 1)
         tables = {node: {"memory": 1024 * MIB} for node in topology.numa}
         computed = pools.compute(declared, topology)
-        inputs = AllocationInput(declared, topology, cpu_topology.of(topology), computed, tables, devices=self.devices)
+        inputs = AllocationInput(
+            declared,
+            topology,
+            cpu_topology.of(topology),
+            computed,
+            tables,
+            devices=self.devices,
+            devices_elsewhere=self.elsewhere,
+        )
         needs = [
             resource_requirements.of(one, "static", None) for one in profile.parse_workloads(list(self.rows.values()))
         ]
@@ -179,6 +188,16 @@ def test_more_than_there_are_is_refused_with_who_has_them() -> None:
     assert refusal(node.declare("gpu", requests={GPU: 1})).endswith(
         "no such resource is declared here: declare it in devices of the node's profile"
     )
+
+
+def test_what_a_resource_matches_and_another_one_has_is_named() -> None:
+    for here, there in (((), "all that match are in other resources"), (THREE[:1], "of 1 devices 1 can be given")):
+        node = Node(*here)
+        node.elsewhere[NIC] = ("b is in devices[1] (example.com/other) already",)
+        assert refusal(node.nics("one", 1 + len(here))).endswith(
+            f"1 missing: {there} (b is in devices[1] (example.com/other) already): "
+            "ask for fewer, or narrow one of the two matches (corral devices)"
+        )
 
 
 def test_all_of_a_workload_meets_on_one_numa_node() -> None:
