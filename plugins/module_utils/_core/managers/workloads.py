@@ -360,7 +360,9 @@ def problem_of(context: Context, refusal: Refusal) -> Problem:
     name = refusal.workload.partition(":")[0]
     index = next((i for i, one in enumerate(context.profile.workloads) if one.name == name), None)
     path = refusal.workload if index is None else f"workloads[{index}]"
-    return Problem(f"{path}.{refusal.key}", refusal.value, f"{refusal.workload}: {refusal.message}")
+    # What is counted by workloads has the workload itself as its value.
+    named = "" if refusal.value == refusal.workload else f"{refusal.workload}: "
+    return Problem(f"{path}.{refusal.key}", refusal.value, f"{named}{refusal.message}")
 
 
 def named_as_tenants(declared: Profile, needs: t.Sequence[ResourceRequirements]) -> list[Problem]:

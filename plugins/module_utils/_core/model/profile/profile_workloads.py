@@ -118,6 +118,8 @@ def _check_claim(
     if not (workload.get("requests") or workload.get("limits") or containers):
         return
     pattern = str(match.get(kind, ""))
+    if not pattern:
+        return  # It is refused already.
     if (kind, pattern) in patterns:
         other = patterns[kind, pattern]
         reader.refuse(

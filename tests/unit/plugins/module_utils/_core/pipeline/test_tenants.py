@@ -297,7 +297,8 @@ def test_a_scope_tells_units_with_a_time_limit_apart(fake: node.Node) -> None:
     services.add(fake, FEED, lines="RuntimeMaxSec=90\n")
     quota = {"name": "jobs", "hard": {"count/workloads": 0}, "scopes": ["Terminating"]}
     with pytest.raises(
-        CorralError, match=r"^workloads\[\d\]\.name: [a-z]+: .*quota jobs: count/workloads used 0, asked 1, hard 0"
+        CorralError,
+        match=r"^workloads\[\d\]\.name: [a-z]+: tenant acme, quota jobs: count/workloads used 0, asked 1, hard 0",
     ):
         applying.declare(fake.host(), profile.parse(profile_of({**ACME, "quota": [quota]})))
     other = {**quota, "scopes": ["NotTerminating"]}

@@ -369,6 +369,15 @@ def test_what_is_no_profile_at_all(data: object, line: str) -> None:
     assert lines(data) == [line]
 
 
+def test_workloads_that_match_nothing_do_not_claim_the_same() -> None:
+    data = {
+        "cpu": {"reserved": {"count": 1}},
+        "workloads": [{"name": name, "match": {}, "limits": {"cpu": 1}} for name in ("a", "b")],
+    }
+    declares = "declares nothing: write exactly one of unit, container, pod, label"
+    assert lines({"name": "x", **data}) == [f"workloads[{index}].match: {declares}" for index in range(2)]
+
+
 def test_all_problems_come_at_once() -> None:
     data = {"name": "A", "cpu": {"reserved": {"count": 0}, "isolated": {}}, "pids": {"pid_max": 1}, "irq": []}
     assert [line.split(":")[0] for line in lines(data)] == [
