@@ -21,7 +21,7 @@ from ..model.systemd.unit_file import file_change
 from ..model.systemd.unit_property import Setting, dropin
 from ..model.systemd.workload_units import NAME
 from ..model.values.records import NamedTuple
-from ..model.workload import grants, qos
+from ..model.workload import grants, pid_sharing, qos
 from ..model.workload.grants import Grant
 from ..model.workload.resource_requirements import ResourceRequirements
 from ..model.workload.resources import MEMORY
@@ -236,7 +236,8 @@ def container_change(
 ) -> t.Optional[Change]:
     """A container of a workload that was not started in its slice: it runs on shared CPUs.
 
-    Where one may be the workload's and nothing but Podman can say so, it is unknown whether it is in place.
+    Where one may be the workload's and nothing but Podman can say so, it is unknown whether it is in place. A pod's infra container only
+    waits, and may run anywhere.
     """
     kind, pattern = need.workload.match, need.workload.pattern
     inside = f"{cgroup.path_of(slice_name)}/"
@@ -260,7 +261,11 @@ def container_change(
             "next start",
             "service restart",
         )
-    maybe = [one for one in outside if not (kind == "container" and one[0]) and not in_own_slice(one[1])]
+    maybe = [
+        one
+        for one in outside
+        if not (kind == "container" and one[0]) and not in_own_slice(one[1]) and not one[0].endswith(pid_sharing.INFRA)
+    ]
     if not maybe:
         return None
     name, location = maybe[0]

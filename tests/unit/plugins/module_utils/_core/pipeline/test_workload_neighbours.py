@@ -325,6 +325,12 @@ def test_whether_a_container_is_of_a_pod_is_unknown(fake: node.Node) -> None:
     assert "--cgroup-parent=corral-web.slice" in reason
 
 
+def test_an_infra_container_says_nothing_of_a_pod(fake: node.Node) -> None:
+    assert not applying.declare(fake.host(), declared(POD)).error
+    start_container(fake, "0123456789ab-infra")
+    assert items(fake, POD) == []
+
+
 def test_a_container_in_a_slice_of_corrals_says_nothing_of_a_pod(fake: node.Node) -> None:
     assert not applying.declare(fake.host(), declared(POD)).error
     start_container(fake, "db", place=f"{TOP}/corral_other.slice/libpod-{CONTAINER}.scope")
