@@ -18,7 +18,7 @@ from ..numa.numa_memory import Block
 from ..profile.profile_workloads import DECLARED, RUNNING
 from ..values import cpuset
 from ..values.records import NamedTuple
-from .grants import Grant
+from .grants import Grant, why_redeclared
 from .node_budget import AllocationInput, NodeBudget, Refused
 from .placement import memory_demand, place, shared_out, shown
 from .resource_requirements import STATIC, ResourceRequirements
@@ -166,7 +166,7 @@ def attempt(
         kept = renewed(whole, need, status)
         budget.reserve(seen_again(budget, kept))
         if kept != grant:
-            reason = "it does not run on its CPUs any more" if gives_up else "its declaration changed"
+            reason = "it does not run on its CPUs any more" if gives_up else why_redeclared(grant, kept)
             events.append(AllocationEvent(grant.workload, grant, kept, reason))
     for name, (grant, why) in broken.items():
         if name not in by_name:
@@ -187,7 +187,7 @@ def attempt(
             more, refusal = raise_grant(budget, need, raised[name], status)
             refusals += [refusal] if refusal else []
             changes = more != raised[name] or not refusal
-            events += [AllocationEvent(name, raised[name], more, "its declaration changed")] if changes else []
+            events += [AllocationEvent(name, raised[name], more, why_redeclared(raised[name], more))] if changes else []
             continue
         before, reason = broken.get(name, (None, "granted"))
         wanted = (

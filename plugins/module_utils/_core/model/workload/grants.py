@@ -23,7 +23,7 @@ from ..values import cpuset
 from ..values.cpuset import CpuSet
 from ..values.errors import shown
 from ..values.records import NamedTuple
-from .resources import Amounts
+from .resources import Amounts, amount_text
 
 if t.TYPE_CHECKING:
     from .resource_requirements import ResourceRequirements
@@ -121,6 +121,22 @@ def exclusive(grants: t.Iterable[Grant]) -> CpuSet:
 def persistent(grants: t.Iterable[Grant]) -> tuple[Grant, ...]:
     """The grants that are there after a reboot: those that end with a run are not."""
     return tuple(grant for grant in grants if grant.hold == DECLARED)
+
+
+def why_redeclared(before: Grant, after: Grant) -> str:
+    """What differs in the declarations of two grants of a workload."""
+    rows = [
+        ("hold", before.hold, after.hold),
+        ("tenant", before.tenant, after.tenant),
+        ("priority", *(one.member.priority if one.member else "" for one in (before, after))),
+    ]
+    for key, was, now in (("requests", before.requests, after.requests), ("limits", before.limits, after.limits)):
+        old, new = dict(was), dict(now)
+        for name in sorted({*old, *new}):
+            texts = (amount_text(name, amounts[name]) if name in amounts else "" for amounts in (old, new))
+            rows.append((f"{key}.{name}", *texts))
+    said = [f"{key} {was or 'none'} -> {now or 'none'}" for key, was, now in rows if was != now]
+    return "its declaration changed" + (f": {', '.join(said)}" if said else "")
 
 
 def undeclared_runs(found: t.Iterable[Grant], needs: t.Iterable[ResourceRequirements]) -> list[Grant]:

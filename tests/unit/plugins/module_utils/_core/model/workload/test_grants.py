@@ -194,6 +194,18 @@ def test_a_grant_of_an_earlier_version_has_no_tenant() -> None:
     assert grants.from_data(data)[0].grants == (Grant("a"),)
 
 
+def test_a_changed_declaration_is_told_by_what_changed() -> None:
+    had = Grant("a", requests=(("cpu", 500), ("memory", 1 << 20)), member=Member("acme"))
+    assert grants.why_redeclared(had, had._replace(since=7)) == "its declaration changed"
+    has = Grant(
+        "a", "running", requests=(("cpu", 2000),), limits=(("pids", 9),), member=Member("globex", priority="high")
+    )
+    assert grants.why_redeclared(had, has) == (
+        "its declaration changed: hold declared -> running, tenant acme -> globex, priority none -> high, "
+        "requests.cpu 500m -> 2, requests.memory 1Mi -> none, limits.pids none -> 9"
+    )
+
+
 @given(name=NAMES, instance=INSTANCES.filter(lambda text: "-" not in text))
 def test_systemd_makes_the_same_slice_of_a_template(name: str, instance: str) -> None:
     template = grants.slice_of(f"{name}@", exclusive=True).replace(".slice", "%i.slice")
