@@ -208,7 +208,7 @@ def test_a_changed_declaration_is_told_by_what_changed() -> None:
 
 @given(name=NAMES, instance=INSTANCES.filter(lambda text: "-" not in text))
 def test_systemd_makes_the_same_slice_of_a_template(name: str, instance: str) -> None:
-    template = grants.slice_of(f"{name}@", exclusive=True).replace(".slice", "%i.slice")
+    template = grants.slice_of(f"{name}@", exclusive=True).removesuffix(".slice") + "%i.slice"
     assert template.replace("%i", instance) == grants.slice_of(f"{name}@{instance}", exclusive=True)
 
 
