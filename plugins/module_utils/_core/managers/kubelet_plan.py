@@ -180,6 +180,6 @@ def changes_of(
     if not why:
         found += [state_item(one, steps or kubelet_change.aside(after, context.now), disruption, when) for one in after.refused
                   if starts or not seen.process]  # fmt: skip
-    if not found or not acts(seen, context):
+    if not starts or not acts(seen, context):
         found += kubelet_change.unfinished(seen, by_tick=context.at_boot or not acts(seen, context))
     return found

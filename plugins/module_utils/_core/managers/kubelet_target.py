@@ -116,10 +116,17 @@ def write_steps(seen: Observation, then: Target) -> list[Step]:
         return [*steps, *(moved_away(seen) if seen.kept.file else ())]
     if then.text != seen.texts.get(seen.own):
         steps.append(make_step.file(seen.own, then.text, FILES, mode=seen.modes[seen.own]))
-    if then.kept != seen.kept:
-        steps.insert(0, keep_step(then.kept))
-    if seen.kept.file not in ("", seen.own):
-        steps += [step for step in moved_away(seen) if step.target != KEPT]
+    # Until a line is back it is kept, whatever ends the run: another file has its lines back before those of this one are kept instead.
+    now, before = seen.kept, seen.kept.lines
+    if now.file not in ("", seen.own):
+        steps += [step._replace(phase=CLAIM, order=-40) for step in moved_away(seen) if step.target != KEPT]
+        before = {}
+    meanwhile = Kept(seen.own, {**before, **then.kept.lines})
+    if meanwhile.lines and meanwhile != now:
+        steps.append(keep_step(meanwhile, CLAIM, -30))
+        now = meanwhile
+    if then.kept != now:
+        steps.append(keep_step(then.kept, FILES, 20))
     return steps
 
 
@@ -128,13 +135,12 @@ def needs_file(seen: Observation, then: Target) -> bool:
     return bool(kubelet_drift.changing(effective(layers_below_dropin(seen), seen.flags), then.config))
 
 
-def keep_step(kept: Kept) -> Step:
-    """Keep what lines were, before they change; with nothing to keep the file goes after the lines are back."""
+def keep_step(kept: Kept, phase: int, order: int) -> Step:
+    """Keep what lines were; with nothing to keep the file goes."""
     if not kept.file:
-        return make_step.file(KEPT, None, FILES, 20)
-    return make_step.file(
-        KEPT, state.checked_text({"file": kept.file, "lines": dict(kept.lines)}), CLAIM, -30, mode=state.PRIVATE
-    )
+        return make_step.file(KEPT, None, phase, order)
+    text = state.checked_text({"file": kept.file, "lines": dict(kept.lines)})
+    return make_step.file(KEPT, text, phase, order, mode=state.PRIVATE)
 
 
 def moved_away(seen: Observation) -> list[Step]:
@@ -142,6 +148,9 @@ def moved_away(seen: Observation) -> list[Step]:
     path = seen.kept.file
     text = seen.texts.get(path)
     if text is None:
-        return [keep_step(Kept())]
+        return [keep_step(Kept(), FILES, 20)]
     back = config_text.changed(text, seen.kept.lines)
-    return [*([make_step.file(path, back, FILES, mode=seen.modes[path])] if back != text else []), keep_step(Kept())]
+    return [
+        *([make_step.file(path, back, FILES, mode=seen.modes[path])] if back != text else []),
+        keep_step(Kept(), FILES, 20),
+    ]

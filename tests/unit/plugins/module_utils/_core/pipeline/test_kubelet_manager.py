@@ -973,6 +973,48 @@ def test_a_run_that_is_killed_loses_no_line_of_a_file_of_others(fake: node.Node)
         assert twin.get(CONFIG) == BASE, f"killed at {host.acts[at - 1]}"
 
 
+OTHER_CONFIG, OTHER_BASE = "/etc/kubelet/config.yaml", BASE.replace("maxPods: 110", "maxPods: 70")
+
+
+def moved_configuration(fake: node.Node) -> None:
+    """The kubelet reads another file than the one whose keys Corral changed."""
+    unit = "/usr/lib/systemd/system/kubelet.service"
+    fake.put(OTHER_CONFIG, OTHER_BASE)
+    fake.put(unit, fake.get(unit).replace(CONFIG, OTHER_CONFIG))
+    assert fake.kubelet is not None
+    fake.kubelet.restart(fake)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "section"),
+    [(lambda fake: None, {"max_pods": 40}), (moved_configuration, PODS), (moved_configuration, {"max_pods": 70})],
+    ids=["fewer keys", "another file", "another file that says so already"],
+)
+def test_a_run_that_is_killed_loses_no_line_that_was_kept_before(
+    prepare: t.Callable[[node.Node], None], section: dict[str, t.Any], fake: node.Node
+) -> None:
+    """What it no longer needs to keep was forgotten before the lines were back."""
+    fake_kubelet.install(fake, dropins=False)
+    rolled_out(fake, **PODS)
+    prepare(fake)
+    host = fake.clone(fake.root.with_name("whole")).host()
+    assert not runs.declare(host, kubelet=section).error
+    writes = [at for at, act in enumerate(host.acts, 1) if any(path in act for path in (CONFIG, OTHER_CONFIG, KEPT))]
+    assert len(writes) > 1
+    for at, fail in ((at, fail) for at in writes for fail in ("killed", "torn")):
+        twin = fake.clone(fake.root.with_name(f"{fail}{at}"))
+        with pytest.raises(node.Killed):
+            runs.declare(twin.host(fail, at), kubelet=section)
+        outcome = runs.declare(twin.host(), kubelet=section)
+        assert (outcome.error, ours(outcome.remaining)) == ("", []), f"{fail} at {host.acts[at - 1]}"
+        assert twin.kubelet is not None
+        assert twin.kubelet.pid, "no tick came in between"
+        assert not runs.remove(twin.host()).error
+        assert twin.get(CONFIG) == BASE, f"{fail} at {host.acts[at - 1]}"
+        assert not twin.has(OTHER_CONFIG) or twin.get(OTHER_CONFIG) == OTHER_BASE, f"{fail} at {host.acts[at - 1]}"
+        assert not twin.has(KEPT)
+
+
 def test_whatever_is_refused_all_of_it_is_undone(fake: node.Node) -> None:
     fake_kubelet.install(fake)
     assert not runs.declare(fake.host()).error
@@ -2177,19 +2219,16 @@ def test_lines_that_cannot_go_back_are_kept_and_the_removal_says_so(
 
 
 def test_a_configuration_that_the_kubelet_no_longer_reads_gets_its_lines_back(fake: node.Node) -> None:
-    kubelet = fake_kubelet.install(fake, dropins=False)
+    fake_kubelet.install(fake, dropins=False)
     rolled_out(fake, **PODS)
-    unit, other = "/usr/lib/systemd/system/kubelet.service", "/etc/kubelet/config.yaml"
-    fake.put(other, BASE)
-    fake.put(unit, fake.get(unit).replace(CONFIG, other))
-    kubelet.restart(fake)
+    moved_configuration(fake)
     twin = fake.clone(fake.root.with_name("twin"))
     assert not runs.remove(twin.host()).error
-    assert (twin.get(CONFIG), twin.get(other)) == (BASE, BASE)
+    assert (twin.get(CONFIG), twin.get(OTHER_CONFIG)) == (BASE, OTHER_BASE)
     rolled_out(fake, **PODS)
-    assert (fake.get(CONFIG), yaml.safe_load(fake.get(other))["maxPods"]) == (BASE, 50)
+    assert (fake.get(CONFIG), yaml.safe_load(fake.get(OTHER_CONFIG))["maxPods"]) == (BASE, 50)
     assert not runs.remove(fake.host()).error
-    assert (fake.get(CONFIG), fake.get(other), fake.has("/var/lib/corral")) == (BASE, BASE, False)
+    assert (fake.get(CONFIG), fake.get(OTHER_CONFIG), fake.has("/var/lib/corral")) == (BASE, OTHER_BASE, False)
 
 
 def test_a_kubelet_that_reads_drop_ins_from_now_on_has_its_file_back(fake: node.Node) -> None:
