@@ -77,11 +77,12 @@ def same(key: str, one: t.Any, other: t.Any) -> bool:
 
 
 def origin_of(config: Config, key: str, wanted: t.Any = None) -> str:
-    """What sets a key; of a map, what sets the first value in it that is not as wanted."""
+    """What sets a key; of a map, what sets the first value in it that is not as wanted. Feature gates of others may be anything."""
     origins = {path: origin for path, origin in config.origins.items() if path[0] == key}
     if isinstance(wanted, dict):
         for path, origin in sorted(origins.items()):
-            if len(path) > 1 and not same(key, {path[1]: config.get(*path)}, {path[1]: wanted.get(path[1])}):
+            counts = len(path) > 1 and (key != GATES or path[1] in wanted)
+            if counts and not same(key, {path[1]: config.get(*path)}, {path[1]: wanted.get(path[1])}):
                 return origin
     return next((origin for path, origin in sorted(origins.items())), DEFAULT)
 
