@@ -210,7 +210,7 @@ WRITERS: dict[str, t.Callable[[t.Any], t.Any]] = {
 def reserved_in_all(config: Config, capacity: int) -> int:
     """The bytes that reservedMemory must make together: what is reserved and the hard eviction threshold (NodeAllocatableReservation)."""
     reserved = sum(config_values.units(config.get(key, MEMORY)) for key in ("kubeReserved", "systemReserved"))
-    return reserved + config_values.threshold(config.get("evictionHard", "memory.available") or 0, capacity)
+    return reserved + config_values.threshold(config.get("evictionHard", "memory.available"), capacity)
 
 
 def divided(total: int, numa: t.Mapping[int, t.Mapping[str, int]]) -> dict[int, int]:
@@ -254,9 +254,6 @@ def below(files: t.Sequence[Layer], own: str) -> dict[str, t.Any]:
 def place_of(others: t.Sequence[Layer], own: str) -> int:
     """How many of the files come before a drop-in: --config, and the drop-ins whose names sort before, folder by folder."""
     folder = own.rpartition("/")[0] + "/"
-    place = 0
-    for index, layer in enumerate(others):
-        is_dropin = layer.origin.startswith(folder)
-        if not is_dropin or layer.origin[len(folder) :].partition("/")[0] < own[len(folder) :]:
-            place = index + 1
-    return place
+    return sum(
+        not layer.drop_in or layer.origin[len(folder) :].partition("/")[0] < own[len(folder) :] for layer in others
+    )

@@ -70,6 +70,7 @@ def test_every_field_of_the_section_has_a_term() -> None:
 def test_the_pools_of_the_profile_are_the_reserved_cpus() -> None:
     machine = MACHINE._replace(reserved=frozenset({0, 1}), isolated=frozenset({7}))
     assert compiled(machine).data == {"reservedSystemCPUs": "0-1,7"}
+    assert compiled(machine._replace(exclusive=frozenset({3}))).data == {"reservedSystemCPUs": "0-1,3,7"}
 
 
 def test_a_formula_makes_the_reserves_but_those_that_are_declared() -> None:
@@ -124,6 +125,9 @@ VERSIONS: list[tuple[dict[str, t.Any], str, range, str, range]] = [
     ({"swap_behavior": "LimitedSwap"}, "", range(0), "NodeSwap", range(28, 30)),
     ({"enforce_node_allocatable": ["system-reserved-compressible"]}, "enforceNodeAllocatable: system-reserved-compressible",
      range(28, 32), "", range(0)),
+    ({"enforce_node_allocatable": ["kube-reserved-compressible"]}, "enforceNodeAllocatable: kube-reserved-compressible",
+     range(28, 32), "", range(0)),
+    ({"swap_behavior": "NoSwap"}, "memorySwap: NoSwap", range(28, 30), "NodeSwap", range(28, 30)),
 ]  # fmt: skip
 
 
@@ -161,6 +165,47 @@ def test_a_version_is_read_from_what_the_kubelet_prints(text: str, version: tupl
 
 def test_no_limit_of_age_is_not_written_for_a_version_without_one() -> None:
     assert compiled(MACHINE._replace(version=(1, 28)), image_maximum_gc_age="0s") == Wanted({})
+    assert compiled(image_maximum_gc_age="0s") == Wanted({"imageMaximumGCAge": "0s"})
+
+
+@pytest.mark.parametrize(
+    ("declared", "written"),
+    [("90s", "1m30s"), ("23h", "23h"), ("1d", "24h"), ("25h", "25h"), ("2d3h4m5s", "51h4m5s"), ("1d1s", "24h1s")],
+)
+def test_go_has_no_days(declared: str, written: str) -> None:
+    assert compiled(image_maximum_gc_age=declared).data == {"imageMaximumGCAge": written}
+
+
+@pytest.mark.parametrize(
+    ("term", "section", "key"),
+    [
+        ("maxPods", None, "kubelet.max_pods"),
+        ("reservedSystemCPUs", None, "cpu.reserved"),
+        ("apiVersion", None, None),
+        ("kubeReserved", None, "kubelet.kube_reserved"),
+        ("kubeReserved", {"kube_reserved": {"cpu": "1"}}, "kubelet.kube_reserved"),
+        ("kubeReserved", {"reserve_formula": "gke-v1"}, "kubelet.reserve_formula"),
+        ("kubeReserved", {"reserve_formula": "gke-v1", "kube_reserved": {"cpu": "1"}}, "kubelet.kube_reserved"),
+        ("maxPods", {"reserve_formula": "gke-v1"}, "kubelet.max_pods"),
+    ],
+)
+def test_each_key_follows_from_one_of_the_profile(term: str, section: dict[str, t.Any] | None, key: str | None) -> None:
+    kubelet = None if section is None else profile.parse({"name": "x", "kubelet": section}).kubelet
+    assert kubelet_wanted.asked_by(term, kubelet) == key
+
+
+def test_gates_of_others_stay() -> None:
+    wanted = Wanted({"featureGates": {"A": True}})
+    assert wanted.patch({"featureGates": {"B": False}}) == {"featureGates": {"A": True}}
+    assert wanted.replacing({"featureGates": {"B": False}}) == {"featureGates": {"A": True, "B": False}}
+
+
+def test_a_value_of_another_kind_is_replaced() -> None:
+    theirs = {"maxPods": {"a": 1}, "systemReserved": 5}
+    assert Wanted({"maxPods": 5, "systemReserved": {"cpu": "1"}}).patch(theirs) == {
+        "maxPods": 5,
+        "systemReserved": {"cpu": "1"},
+    }
 
 
 def test_a_reserve_that_is_left_to_corral_is_what_the_kubelet_demands_whoever_declares_it() -> None:
@@ -178,6 +223,46 @@ def test_a_reserve_that_is_left_to_corral_is_what_the_kubelet_demands_whoever_de
     assert set(rows) == {0, 1}
     assert rows[0]["memory"] > 2 * rows[1]["memory"], "in proportion to the nodes' memory"
     assert rows[1]["memory"] // 10**9 % (1 << 20) == 0
+
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("total", "numa", "parts"),
+    [
+        (1000 * MIB, {0: {"memory": 3 * GIB}, 1: {"memory": GIB}}, {0: 750 * MIB, 1: 250 * MIB}),
+        (
+            100 * MIB + 1,
+            {2: {"memory": GIB}, 1: {"memory": GIB}, 0: {"memory": GIB}},
+            {0: 34 * MIB + 1, 1: 33 * MIB, 2: 33 * MIB},
+        ),
+        (3 * MIB, {0: {"hugepages-1Gi": GIB}, 1: {"memory": GIB}}, {1: 3 * MIB}),
+        (3 * MIB, {0: {"hugepages-1Gi": GIB}, 1: {"memory": 0}}, {}),
+        (3 * MIB, {}, {}),
+    ],
+)
+def test_a_reserve_is_divided_by_memory_in_whole_mi(
+    total: int, numa: dict[int, dict[str, int]], parts: dict[int, int]
+) -> None:
+    assert kubelet_wanted.divided(total, numa) == parts
+    rows = [{"numaNode": node, "limits": {"memory": str(size)}} for node, size in parts.items()]
+    assert config_values.meaning("reservedMemory", kubelet_wanted.memory_rows(parts)) == (
+        config_values.meaning("reservedMemory", rows)
+    )
+
+
+def test_rows_of_reserved_memory_are_in_the_order_of_nodes_and_none_is_zero() -> None:
+    assert kubelet_wanted.memory_rows({1: GIB, 2: 0, 0: 5 * MIB}) == [
+        {"numaNode": 0, "limits": {"memory": "5Mi"}},
+        {"numaNode": 1, "limits": {"memory": "1Gi"}},
+    ]
+
+
+def test_a_reserve_that_is_declared_or_not_needed_is_not_completed() -> None:
+    for section in (Kubelet(memory_manager_policy="static", reserved_memory={0: GIB}), Kubelet()):
+        wanted = kubelet_wanted.compile(section, MACHINE)
+        assert kubelet_wanted.complete(wanted, section, MACHINE, pytest.fail) is wanted
 
 
 @given(
@@ -207,7 +292,7 @@ SECTIONS = st.fixed_dictionaries(
 def test_over_any_files_before_it_the_patch_makes_exactly_what_is_wanted(
     before: list[dict[str, t.Any]], wanted: dict[str, t.Any]
 ) -> None:
-    files = [Layer(f"/etc/kubelet.d/{index:02}.conf", data) for index, data in enumerate(before)]
+    files = [Layer(f"/etc/kubelet.d/{index:02}.conf", data, drop_in=True) for index, data in enumerate(before)]
     one = Wanted(wanted)
     found = kubelet_wanted.in_force(files, [], OWN, one.patch(kubelet_wanted.below(files, OWN)))
     for key, value in wanted.items():
@@ -217,16 +302,52 @@ def test_over_any_files_before_it_the_patch_makes_exactly_what_is_wanted(
         assert key in wanted or found.get(key) == others.get(key)
 
 
-def test_it_takes_the_place_of_its_name_among_the_files() -> None:
-    names = ["10-a.conf", "10-dir/99.conf", "20-corral.conf", "20-later.conf", "30.conf"]
-    files = [Layer("/var/lib/kubelet/config.yaml", {"maxPods": 1})]
-    files += [Layer(f"/etc/kubelet.d/{name}", {"maxPods": index}) for index, name in enumerate(names, 2)]
+CONFIG = "/var/lib/kubelet/config.yaml"
+# The default thresholds of Kubernetes on Linux (pkg/kubelet/eviction/defaults_linux.go).
+THRESHOLDS = {
+    "imagefs.available": "15%",
+    "imagefs.inodesFree": "5%",
+    "memory.available": "100Mi",
+    "nodefs.available": "10%",
+    "nodefs.inodesFree": "5%",
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "dropins", "before"),
+    [
+        (CONFIG, ["10-a.conf", "10-dir/99.conf", "20-corral.conf", "20-later.conf", "30.conf"], 3),
+        # --config comes first wherever it is.
+        ("/etc/kubelet.d/config.yaml", ["10-a.conf", "20-corral.conf", "30.conf"], 2),
+        ("/etc/kubelet.d/config.yaml", ["30.conf"], 1),
+        (CONFIG, ["30-dir/10.conf"], 1),
+        (None, ["10-a.conf", "30.conf"], 1),
+        (None, [], 0),
+    ],
+)
+def test_it_takes_the_place_of_its_name_among_the_files(config: str | None, dropins: list[str], before: int) -> None:
+    files = [Layer(config, {"maxPods": 1})] if config else []
+    files += [Layer(f"/etc/kubelet.d/{name}", {"maxPods": index}, True) for index, name in enumerate(dropins, 2)]
     others = [layer for layer in files if layer.origin != OWN]
-    assert [layer.origin for layer in others[: kubelet_wanted.place_of(others, OWN)]] == [
-        "/var/lib/kubelet/config.yaml",
-        "/etc/kubelet.d/10-a.conf",
-        "/etc/kubelet.d/10-dir/99.conf",
-    ]
+    assert kubelet_wanted.place_of(others, OWN) == before
+    found = kubelet_wanted.in_force(files, [], OWN, {"maxPods": 99, "podPidsLimit": 5})
+    later = others[before:]
+    assert found.origins["maxPods",] == (later[-1].origin if later else OWN)
+    assert found.get("podPidsLimit") == 5
+    below = kubelet_wanted.below([*files, Layer("/etc/kubelet.d/90.conf", {"podPidsLimit": 1}, True)], OWN)
+    assert below == {**({"maxPods": others[before - 1].data["maxPods"]} if before else {}), "evictionHard": THRESHOLDS}
+
+
+def test_a_drop_in_is_merged_into_the_default_thresholds() -> None:
+    """The kubelet gives --config its defaults before it merges drop-ins into it (cmd/kubelet/app/server.go, loadConfigFile)."""
+    own = {"evictionHard": {"memory.available": "1Gi"}}
+    assert kubelet_wanted.in_force([Layer(CONFIG, {})], [], OWN, own).get("evictionHard") == {
+        **THRESHOLDS,
+        "memory.available": "1Gi",
+    }
+    assert kubelet_wanted.below([Layer(CONFIG, own)], OWN) == own
+    flag = Layer("--max-pods", {"maxPods": 7})
+    assert kubelet_wanted.in_force([], [flag], OWN, {"maxPods": 5}).origins["maxPods",] == "--max-pods"
 
 
 SAME: list[tuple[str, t.Any, t.Any]] = [
