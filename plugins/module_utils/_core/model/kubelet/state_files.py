@@ -165,7 +165,7 @@ def read(kind: Kind, text: str, *, pod_level: bool = False) -> StateFile:
     refusal = ""
     for version in kind.versions if pod_level else kind.versions[1:]:
         try:
-            data = parse(text)
+            data = document(text)
             struct = Struct(kind.hashed, version.fields)
             values = struct.decode(data, version.struct) if isinstance(data, dict) else None
             if values is None:
@@ -180,10 +180,14 @@ def read(kind: Kind, text: str, *, pod_level: bool = False) -> StateFile:
     return StateFile("", {}, refusal)
 
 
+def document(text: str) -> t.Any:
+    """A file as data: null leaves a struct of Go as it is made. Raises GoError."""
+    data = parse(text)
+    return {} if data is None else data
+
+
 def name_of(data: object) -> str:
     """A kind of JSON as encoding/json names it."""
-    if data is None:
-        return "null"
     return {bool: "bool", str: "string", list: "array"}.get(type(data), "number")
 
 
@@ -314,7 +318,7 @@ class DeviceState(NamedTuple):
 
 def read_devices(text: str) -> DeviceState:
     """kubelet_internal_checkpoint, in both forms. Raises GoError for what is none."""
-    data = parse(text)
+    data = document(text)
     if not isinstance(data, dict):
         raise GoError(f"json: cannot unmarshal {name_of(data)} into Go value of type checkpoint.Data")
     outer = {key.lower(): value for key, value in data.items()}

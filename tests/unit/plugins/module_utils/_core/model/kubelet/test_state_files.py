@@ -11,7 +11,18 @@ import typing as t
 import pytest
 from _core.model.kubelet import go_values, state_files
 from _core.model.kubelet.go_values import GoError
-from _core.model.kubelet.state_files import CPU, MEMORY, Kind, Refused, Version
+from _core.model.kubelet.state_files import (
+    CPU,
+    MEMORY,
+    CpuState,
+    DeviceEntry,
+    DeviceState,
+    Kind,
+    MemoryState,
+    Refused,
+    StateFile,
+    Version,
+)
 from _core.model.values import cpuset
 from hypothesis import given
 from hypothesis import strategies as st
@@ -101,6 +112,9 @@ def test_a_file_is_read_by_the_version_that_fits(kind: Kind, text: str, version:
         ("", "unexpected end of JSON input"),
         ("\0\0\0\0", r"invalid character '\x00' looking for beginning of value"),
         ("[]", "json: cannot unmarshal array into Go value of type state.CPUManagerCheckpointV1"),
+        ("true", "json: cannot unmarshal bool into Go value of type state.CPUManagerCheckpointV1"),
+        ("7", "json: cannot unmarshal number into Go value of type state.CPUManagerCheckpointV1"),
+        ('"x"', "json: cannot unmarshal string into Go value of type state.CPUManagerCheckpointV1"),
         ('{"policyName": 3}', "json: cannot unmarshal number into Go struct field CPUManagerCheckpointV1.policyName of type string"),
         (V2 + "x", "invalid character 'x' after top-level value"),
         ('{"policyName" "none"}', "invalid character '\"' after object key"),
@@ -109,6 +123,67 @@ def test_a_file_is_read_by_the_version_that_fits(kind: Kind, text: str, version:
 )  # fmt: skip
 def test_what_is_no_state_file_is_refused_as_go_refuses_it(text: str, said: str) -> None:
     assert state_files.read(CPU, text).refusal == said
+
+
+V3 = (
+    '{"policyName":"none","defaultCpuSet":"1-3","entries":{"pod":{"container1":"4-6","container2":"1-3"}},'
+    '"podEntries":{"pod":{"cpuSet":"4-6"}},"checksum":2649431787}'
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "pod_level", "version"),
+    [
+        (CPU, V2.replace("2611876578", "0"), False, "v2"),
+        (CPU, V2.replace("2611876578", "2611876579"), False, ""),
+        (CPU, V3, True, "v3"),
+        (CPU, V3, False, ""),
+        # With the gate a checksum of 0 is that of an older file.
+        (CPU, V3.replace("2649431787", "0"), True, "v2"),
+        (MEMORY, STATIC, True, "v1"),
+        (MEMORY, STATIC.replace("46685113", "0"), False, ""),
+        (MEMORY, STATIC.replace("46685113", "0"), True, ""),
+        # To encoding/json null says nothing of a struct: all is empty, a checksum of 0 as well.
+        (CPU, "null", False, "v2"),
+        (MEMORY, "null", False, ""),
+    ],
+)
+def test_a_checksum_of_0_passes_for_older_files_of_the_cpu_manager_alone(
+    kind: Kind, text: str, pod_level: bool, version: str
+) -> None:
+    found = state_files.read(kind, text, pod_level=pod_level)
+    assert (found.version, bool(found.refusal)) == (version, not version)
+
+
+def test_what_a_kubelet_restores_of_memory() -> None:
+    tables = {"TotalMemSize": 2048, "SystemReserved": 512, "Allocatable": 1536, "Reserved": 512, "Free": 1024}
+    node = {"NumberOfAssignments": 0, "MemoryMap": {"memory": tables}, "Cells": []}
+    block = {"NUMAAffinity": [0], "Type": "memory", "Size": 512}
+    found = state_files.restore_memory(STATIC, "Static")
+    assert found == MemoryState("Static", {0: node}, {"pod": {"container1": [block]}}, {})
+    assert state_files.restore_memory("", "Static") == MemoryState("Static", {}, {}, {})
+    # Of a whole pod.
+    values = {
+        "PolicyName": "Static",
+        "MachineState": {0: node},
+        "Entries": {},
+        "PodEntries": {"pod": {"MemoryBlocks": [block]}},
+    }
+    read = StateFile("v2", values)
+    assert state_files.memory_state(read) == MemoryState("Static", {0: node}, {}, {"pod": {"MemoryBlocks": [block]}})
+
+
+def test_what_is_null_in_a_state_file_is_nothing() -> None:
+    empty = {"PolicyName": "none", "DefaultCPUSet": "", "Entries": None}
+    for version in ("v1", "v2"):
+        assert state_files.cpu_state(StateFile(version, empty), {}) == CpuState("none", frozenset(), {}, {})
+    for entries in ("null", '{"pod":null}', "{}"):
+        text = f'{{"policyName":"static","defaultCpuSet":"0-1","entries":{entries},"checksum":0}}'
+        assert state_files.restore_cpus(text, "static") == CpuState("static", frozenset({0, 1}), {}, {})
+    null = {"PolicyName": "None", "MachineState": None, "Entries": None, "PodEntries": None}
+    assert state_files.memory_state(StateFile("v2", null)) == MemoryState("None", {}, {}, {})
+    inner = {"PolicyName": "None", "MachineState": {0: None}, "Entries": {"pod": None}}
+    assert state_files.memory_state(StateFile("v1", inner)) == MemoryState("None", {}, {"pod": {}}, {})
 
 
 @given(st.text(max_size=30), st.integers(0, len(V2) - 1))
@@ -178,3 +253,29 @@ def test_nothing_and_an_empty_list_of_devices_are_not_the_same() -> None:
     nothing = '{"Data":{"PodDeviceEntries":null,"RegisteredDevices":null},"Checksum":1944006890}'
     assert state_files.read_devices(nothing).checksum == "verified"
     assert state_files.read_devices(nothing.replace("null", "[]", 1)).checksum == "wrong"
+
+
+def test_what_is_null_in_a_file_of_devices_is_nothing() -> None:
+    for text in ("null", "{}", '{"Data":null,"Checksum":5}', '{"checksum":0}'):
+        assert state_files.read_devices(text) == DeviceState((), {}, "wrong")
+    row = (ROW % "null").replace('"CgNBPTE="', "null")
+    entry = DeviceEntry("p", "c", "example.com/dev", {}, b"")
+    found = state_files.read_devices((DATA % (row, 0)).replace('["d0","d1"]', "null"))
+    assert found == DeviceState((entry,), {"example.com/dev": ()}, "wrong")
+    assert state_files.read_devices(DATA % (ROW % '{"1":null}', 0)).entries[0].devices == {1: ()}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[]", "json: cannot unmarshal array into Go value of type checkpoint.Data"),
+        ('{"Data":[]}', "json: cannot unmarshal array into Go struct field Data.Data of type checkpoint.checkpointData"),
+        ('{"Data":"x"}', "json: cannot unmarshal string into Go struct field Data.Data of type checkpoint.checkpointData"),
+        ('{"Checksum":"x"}', "json: cannot unmarshal string into Go struct field Data.Checksum of type checksum.Checksum"),
+        ("{", "unexpected end of JSON input"),
+    ],
+)  # fmt: skip
+def test_what_is_no_file_of_devices_is_refused_as_go_refuses_it(text: str, said: str) -> None:
+    with pytest.raises(GoError) as error:
+        state_files.read_devices(text)
+    assert str(error.value) == said
