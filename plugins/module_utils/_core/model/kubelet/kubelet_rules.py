@@ -53,7 +53,7 @@ class Rules:
         """Where the value at a path is declared."""
         if path[0] in self.own and path[0] in ASKED_BY:
             asked = ASKED_BY[path[0]]
-            return join(asked, path[1]) if len(path) > 1 and path[0] != "memorySwap" else asked
+            return join(asked, path[1]) if len(path) > 1 else asked
         origin = next((one for at, one in self.config.origins.items() if at[: len(path)] == path), DEFAULT)
         key = ".".join(path)
         return key if origin == DEFAULT else f"{origin}: {key}"
@@ -119,7 +119,7 @@ def check_cpus(rules: Rules) -> None:
         )
         rules.refuse("static", message, "cpuManagerPolicy")
     usable = machine.online - reserved
-    if reserved and not usable:
+    if not usable:
         rules.refuse(cpuset.format(reserved), "leaves no CPU for pods: reserve fewer", "reservedSystemCPUs")
     alone = usable & machine.isolcpus
     if alone and reserved:
@@ -170,7 +170,7 @@ def check_topology(rules: Rules) -> None:
 def check_enforced(rules: Rules) -> None:
     """enforceNodeAllocatable."""
     config, key = rules.config, "enforceNodeAllocatable"
-    words = config.get(key) or []
+    words = config.get(key)
     if not isinstance(words, list):
         rules.refuse(None, "is not a list: write one", key)
         return
@@ -214,7 +214,7 @@ def check_images(rules: Rules) -> None:
     if low >= high:
         message = f"is not below imageGCHighThresholdPercent ({high}): write a smaller one"
         rules.refuse(low, message, "imageGCLowThresholdPercent")
-    oldest, youngest = (config_values.seconds(config.get(f"image{word}GCAge") or 0) for word in ("Maximum", "Minimum"))
+    oldest, youngest = (config_values.seconds(config.get(f"image{word}GCAge")) for word in ("Maximum", "Minimum"))
     if oldest and youngest is not None and oldest <= youngest:
         message = f"is not more than imageMinimumGCAge ({config.get('imageMinimumGCAge')}): write a longer time, or 0s for no limit"
         rules.refuse(config.get("imageMaximumGCAge"), message, "imageMaximumGCAge")

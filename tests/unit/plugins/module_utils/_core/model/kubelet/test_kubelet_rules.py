@@ -119,7 +119,133 @@ REFUSED: list[tuple[dict[str, t.Any], dict[str, t.Any], str]] = [
         "reservedMemory: 4000Mi: NUMA node 0 has 4096Mi, of which hugepages are 512Mi",
     ),
     ({"failSwapOn": True}, {"swap": True}, "failSwapOn: true: swap is on here"),
+    ({}, {"swap": True}, "failSwapOn: true: swap is on here"),
+    ({"memorySwap": {"swapBehavior": "LimitedSwap"}}, {"swap": True}, "failSwapOn: true: swap is on here, and the kubelet"),
+    ({**STATIC, "kubeReservedCgroup": "/kube.slice"}, {}, "kubeReservedCgroup: /kube.slice: the kubelet does not take it"),
+    (
+        {OPTIONS: {"full-pcpus-only": "true", "align-by-socket": "true"}}, {},
+        "cpuManagerPolicyOptions: align-by-socket, full-pcpus-only: the policy none takes no options",
+    ),
+    (
+        {**STATIC, OPTIONS: {"align-by-socket": "true"}}, {"numa": {0: {"memory": 8 * GIB}}},
+        "cpuManagerPolicyOptions.align-by-socket: true: this machine has 2 sockets and fewer NUMA nodes",
+    ),
+    (
+        {"topologyManagerPolicyOptions": {"prefer-closest-numa-nodes": "true"}}, {},
+        "topologyManagerPolicyOptions.prefer-closest-numa-nodes: true: has no effect with the policy none",
+    ),
+    (
+        {"topologyManagerPolicy": "best-effort", "topologyManagerPolicyOptions": {"max-allowable-numa-nodes": "9"}},
+        {"numa": {node: {"memory": GIB} for node in range(10)}},
+        "topologyManagerPolicy: best-effort: this machine has 10 NUMA nodes and the kubelet starts with at most 9",
+    ),
+    ({"enforceNodeAllocatable": "pods"}, {}, "enforceNodeAllocatable: is not a list"),
+    (
+        {"enforceNodeAllocatable": ["kube-reserved-compressible"]}, {},
+        "enforceNodeAllocatable: kube-reserved-compressible: needs kubeReservedCgroup",
+    ),
+    (
+        {"evictionSoft": {"memory.available": "99Mi"}, "evictionSoftGracePeriod": {"memory.available": "1m"}}, {},
+        "evictionSoft.memory.available: 99Mi: is below the hard threshold 100Mi",
+    ),
+    ({"imageMaximumGCAge": "2m"}, {}, "imageMaximumGCAge: 2m: is not more than imageMinimumGCAge (2m0s)"),
+    (
+        {"evictionHard": {"nodefs.available": "20%"}}, {},
+        "imageGCHighThresholdPercent: 85: pods are evicted from 80% on (nodefs.available 20%), before images go: write at most 80",
+    ),
+    ({"systemReserved": {"pid": 32768}}, {}, "systemReserved.pid: 32768: leaves nothing of the 32768 tasks"),
+    ({"kubeReserved": {"pid": "32768"}}, {}, "kubeReserved.pid: 32768: leaves nothing of the 32768 tasks"),
+    (
+        {"podPidsLimit": 256, "maxPods": 128, "kubeReserved": {"pid": "1"}}, {},
+        ("podPidsLimit: 256: 128 pods with 256 tasks each and 1 reserved ones are more than the 32768 tasks of this machine (pid_max, "
+        "threads-max): write at most 255"),
+    ),
+    (
+        {"podPidsLimit": 2, "maxPods": 40000}, {},
+        ("podPidsLimit: 2: 40000 pods with 2 tasks each and 0 reserved ones are more than the 32768 tasks of this machine (pid_max, "
+        "threads-max): write at most 1,"),
+    ),
+    # 8Gi less hugepages of 512Mi and the threshold of 100Mi.
+    ({"kubeReserved": {"memory": "7580Mi"}}, {}, "kubeReserved.memory: 7580Mi: with the eviction threshold and hugepages of 512Mi"),
+    ({"evictionHard": {"memory.available": "7680Mi"}}, {}, "evictionHard.memory.available: 7680Mi: with the eviction threshold"),
+    ({"memoryManagerPolicy": "Static", "reservedMemory": [{"limits": {"memory": "100Mi"}}]}, {}, "memoryManagerPolicy: Static: needs"),
+    (
+        {
+            "memoryManagerPolicy": "Static", "systemReserved": {"memory": "3484Mi"},
+            "reservedMemory": [{"numaNode": 0, "limits": {"memory": "3584Mi"}}],
+        }, {},
+        "reservedMemory: 3584Mi: NUMA node 0 has 4096Mi, of which hugepages are 512Mi",
+    ),
+    *(
+        ({key: "x"}, {}, f"{key}: x: is not a mapping, and the kubelet would not start")
+        for key in (
+            "cpuManagerPolicyOptions", "topologyManagerPolicyOptions", "systemReserved", "kubeReserved", "evictionHard", "evictionSoft",
+            "evictionSoftGracePeriod", "featureGates", "memorySwap",
+        )
+    ),
 ]  # fmt: skip
+NODES = {node: {"memory": GIB} for node in range(9)}
+# One step from what is refused above.
+RIGHT: list[tuple[dict[str, t.Any], dict[str, t.Any]]] = [
+    ({**STATIC, "reservedSystemCPUs": "0-6"}, {}),
+    ({"reservedSystemCPUs": "0-7", "cpuManagerPolicy": "none"}, {}),
+    ({**STATIC, OPTIONS: {"strict-cpu-reservation": "true"}}, {"isolated": frozenset({7})}),
+    (STATIC, {"isolcpus": frozenset({1})}),
+    ({"systemReservedCgroup": "/system.slice", "kubeReservedCgroup": "/kube.slice"}, {}),
+    ({**STATIC, OPTIONS: {"align-by-socket": "true"}, "topologyManagerPolicy": "restricted"}, {}),
+    ({**STATIC, OPTIONS: {"align-by-socket": "false"}, "topologyManagerPolicy": "single-numa-node"}, {"sockets": 3}),
+    ({**STATIC, OPTIONS: {"align-by-socket": "true"}}, {"sockets": 1, "numa": {}}),
+    (
+        {
+            "topologyManagerPolicy": "best-effort",
+            "topologyManagerPolicyOptions": {"prefer-closest-numa-nodes": "true"},
+        },
+        {},
+    ),
+    ({"topologyManagerPolicy": "restricted"}, {"numa": {node: {"memory": GIB} for node in range(8)}}),
+    ({"topologyManagerPolicy": "none"}, {"numa": NODES}),
+    (
+        {"topologyManagerPolicy": "restricted", "topologyManagerPolicyOptions": {"max-allowable-numa-nodes": "9"}},
+        {"numa": NODES},
+    ),
+    ({"enforceNodeAllocatable": ["none"]}, {}),
+    ({"enforceNodeAllocatable": ["none"], "cgroupsPerQOS": False}, {}),
+    ({"enforceNodeAllocatable": [], "cgroupsPerQOS": False}, {}),
+    ({"enforceNodeAllocatable": ["system-reserved"], "systemReservedCgroup": "/system.slice"}, {}),
+    ({"evictionSoft": {"memory.available": "100Mi"}, "evictionSoftGracePeriod": {"memory.available": "0s"}}, {}),
+    ({"evictionSoft": {"nodefs.available": "10%"}, "evictionSoftGracePeriod": {"nodefs.available": "1m"}}, {}),
+    ({"evictionSoft": {"memory.available": "1%"}, "evictionSoftGracePeriod": {"memory.available": "1m"}}, {}),
+    ({"evictionSoft": {"pid.available": "1"}, "evictionSoftGracePeriod": {"pid.available": "1m"}}, {}),
+    ({"imageGCLowThresholdPercent": 84}, {}),
+    ({"imageMaximumGCAge": "2m1s"}, {}),
+    ({"imageMaximumGCAge": "0s"}, {}),
+    ({"imageGCHighThresholdPercent": 100}, {}),
+    ({"imageGCHighThresholdPercent": 90, "evictionHard": {"nodefs.available": "1Gi", "imagefs.available": "10%"}}, {}),
+    ({"systemReserved": {"pid": "32767"}}, {}),
+    ({"podPidsLimit": 256, "maxPods": 128}, {}),
+    ({"podPidsLimit": -1, "maxPods": 40000}, {}),
+    ({"podPidsLimit": 1024, "systemReserved": {"pid": "40000"}}, {"pids": None}),
+    ({"kubeReserved": {"memory": "7579Mi"}}, {}),
+    ({"kubeReserved": {"memory": "8Gi"}}, {"memory": 0}),
+    (
+        {
+            "memoryManagerPolicy": "Static",
+            "systemReserved": {"memory": "3483Mi"},
+            "reservedMemory": [
+                {"numaNode": 0, "limits": {"memory": "3082Mi"}},
+                {"numaNode": 1, "limits": {"memory": "501Mi"}},
+            ],
+        },
+        {},
+    ),
+    ({"memoryManagerPolicy": "None", "reservedMemory": [{"numaNode": 5, "limits": {"memory": "1Gi"}}]}, {}),
+    ({"failSwapOn": False}, {"swap": True}),
+]
+
+
+@pytest.mark.parametrize(("config", "machine"), RIGHT)
+def test_what_the_kubelet_starts_with_is_not_refused(config: dict[str, t.Any], machine: dict[str, t.Any]) -> None:
+    assert found(config, MACHINE._replace(**machine)) == []
 
 
 @pytest.mark.parametrize(("config", "machine", "line"), REFUSED, ids=[line[:70] for dummy, dummy2, line in REFUSED])
@@ -148,6 +274,37 @@ def test_what_the_profile_declares_has_the_profiles_path_and_all_is_told_at_once
         'kubelet.eviction_soft["memory.available"]',
         "kubelet.pod_pids_limit",
     ]
+
+
+def test_swap_for_pods_that_the_profile_declares_is_refused_at_its_key() -> None:
+    config = {"memorySwap": {"swapBehavior": "LimitedSwap"}, "featureGates": "x"}
+    lines = found(config, MACHINE._replace(swap=True), own=("memorySwap", "featureGates"))
+    assert [line.partition(" (")[0] for line in lines] == [
+        f"{FILE}: featureGates: x: is not a mapping, and the kubelet would not start: write one",
+        (
+            "kubelet.swap_behavior: LimitedSwap: swap is on here, and with failSwapOn the kubelet would not start: declare "
+            "kubelet.fail_swap_on: false as well"
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "below"),
+    [
+        ("5%", "10%", True),
+        ("9.5%", "10%", True),
+        ("10%", "10.0%", False),
+        ("15%", "10%", False),
+        ("99Mi", "100Mi", True),
+        ("102400Ki", "100Mi", False),
+        ("1Gi", "100Mi", False),
+        # Which is larger depends on the size of the machine.
+        ("1%", "100Mi", False),
+        ("1", "10%", False),
+    ],
+)
+def test_thresholds_of_one_kind_are_compared(one: str, other: str, below: bool) -> None:
+    assert kubelet_rules.is_below(one, other) == below
 
 
 def test_what_pods_may_have_is_what_the_kubelet_computes() -> None:
