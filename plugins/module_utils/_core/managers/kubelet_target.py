@@ -66,13 +66,10 @@ def edited(seen: Observation, wanted: Wanted) -> Target:
     kept = seen.kept if seen.kept.file == path else Kept(path)
     bare = load(config_text.changed(text, kept.lines), path)
     keys = wanted.replacing(bare)
-    lines: dict[str, t.Optional[str]] = {
-        key: None if value is None else config_text.key_lines(key, value) for key, value in keys.items()
-    }
     back = {key: old for key, old in kept.lines.items() if key not in keys}
     present = next((layer.data for layer in seen.layers if layer.origin == path), {})
-    as_written = {key: present[key] for key in lines if is_written(key, keys, present)}
-    lines = {key: own for key, own in lines.items() if key not in as_written}
+    as_written = {key: present[key] for key in keys if is_written(key, keys, present)}
+    lines = {key: config_text.key_lines(key, value) for key, value in keys.items() if key not in as_written}
     new = config_text.changed(text, {**back, **lines})
     originals = config_text.blocks_of(text, keys)
     kept_now = {
@@ -84,7 +81,7 @@ def edited(seen: Observation, wanted: Wanted) -> Target:
     expected = {**{key: value for key, value in bare.items() if key not in keys}, **keys, **as_written}
     if data != expected:
         raise NotEditable("the result would not be what is wanted")
-    layers = [layer._replace(data=data) if layer.origin == path else layer for layer in seen.layers]
+    layers = [layer._replace(data=data) for layer in seen.layers]  # There is no other one without drop-ins.
     return Target(effective(layers, seen.flags), new, Kept(path, kept_now) if kept_now else Kept())
 
 
@@ -94,14 +91,11 @@ def is_written(key: str, keys: t.Mapping[str, t.Any], present: t.Mapping[str, t.
 
 
 def load(text: str, path: str) -> dict[str, t.Any]:
-    """A configuration as data. Raises NotEditable."""
+    """The keys of a configuration that was edited as data; none where nothing of it is left. Raises NotEditable."""
     try:
-        data = kubelet_node.load(text, path) if text.strip() else {}
+        return kubelet_node.load(text, path) or {}
     except CorralError as error:
         raise NotEditable(str(error)) from None
-    if not isinstance(data, dict):
-        raise NotEditable("it has no keys")
-    return data
 
 
 def write_steps(seen: Observation, then: Target) -> list[Step]:
