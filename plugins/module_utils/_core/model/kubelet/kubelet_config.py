@@ -11,7 +11,6 @@ Kubelet 1.36: drop-ins of --config-dir are JSON merge patches (RFC 7386) over --
 
 from __future__ import annotations
 
-import re
 import typing as t
 
 from ..values.records import NamedTuple
@@ -179,22 +178,21 @@ def effective(
 ) -> Config:
     """The configuration in force: --config and its drop-ins in their order, defaults (DEFAULTS) below them, flags over all.
 
-    A flag replaces its key as a whole; of featureGates it sets those it names. Drop-ins are merged into --config with its thresholds,
-    the default ones where it has none (cmd/kubelet/app/server.go, loadConfigFile and mergeKubeletConfigurations).
+    A flag replaces its key as a whole; of featureGates it sets those it names. Thresholds have defaults in --config alone: drop-ins are
+    merged over these, and without --config there are none (cmd/kubelet/app/server.go, loadConfigFile and mergeKubeletConfigurations).
     """
     data: dict[str, t.Any] = {}
     origins: dict[Path, str] = {}
     known = DEFAULTS if defaults is None else defaults
     for layer in files:
-        if layer.drop_in and files[0] is not layer:
-            add_thresholds(data, origins, known)
         record(origins, (), layer.data, layer.origin)
         data = merge_patch(data, layer.data)
-    if not any(layer.drop_in for layer in files):
-        add_thresholds(data, origins, known)
+        if not layer.drop_in:
+            add_thresholds(data, origins, known)
     for key, value in known.items():
+        if key == THRESHOLDS:
+            continue
         if data.get(key) in (None, "") or (key in ZERO_IS_UNSET and seconds(data[key]) == 0):
-            forget(origins, (key,))
             record(origins, (), {key: value}, DEFAULT)
             data[key] = value
     for layer in flags:
@@ -206,8 +204,8 @@ def effective(
             data = merge_patch(data, {key: value})
     for key in ("apiVersion", "kind"):
         data.pop(key, None)
-        origins.pop((key,), None)
-    return Config(data, {path: origin for path, origin in origins.items() if exists(data, path)})
+        forget(origins, (key,))
+    return Config(data, origins)
 
 
 def add_thresholds(data: dict[str, t.Any], origins: dict[Path, str], defaults: t.Mapping[str, t.Any]) -> None:
@@ -221,16 +219,6 @@ def add_thresholds(data: dict[str, t.Any], origins: dict[Path, str], defaults: t
     if missing:
         record(origins, (THRESHOLDS,), missing, DEFAULT)
         data[THRESHOLDS] = {**found, **missing}
-
-
-def exists(data: t.Mapping[str, t.Any], path: Path) -> bool:
-    """Whether there is a value at a path."""
-    found: t.Any = data
-    for key in path:
-        if not isinstance(found, dict) or key not in found:
-            return False
-        found = found[key]
-    return True
 
 
 def record(origins: dict[Path, str], at: Path, patch: t.Any, origin: str) -> None:
@@ -326,7 +314,7 @@ def as_map(text: str, between: str = "=") -> dict[str, str]:
 def as_memory(text: str) -> list[dict[str, t.Any]]:
     """``0:memory=1Gi,hugepages-1Gi=2Gi;1:memory=2Gi``. Raises ValueError."""
     found = []
-    for part in re.split(r"[;]", text) if text else ():
+    for part in text.split(";") if text else ():
         node, colon, limits = part.partition(":")
         if not colon:
             raise ValueError(text)

@@ -41,8 +41,12 @@ def test_the_examples_of_the_rfc(target: t.Any, patch: t.Any, result: t.Any) -> 
 def effective(*layers: dict[str, t.Any], flags: t.Sequence[str] = ()) -> dict[str, Setting]:
     set_by_flags, wrong = kubelet_config.flag_layers(kubelet_config.flags_of(flags))
     assert not wrong
-    named = [Layer(f"file{index}", layer) for index, layer in enumerate(layers)]
-    return kubelet_config.effective(named, set_by_flags).settings()
+    return kubelet_config.effective(named(*layers), set_by_flags).settings()
+
+
+def named(*layers: dict[str, t.Any]) -> list[Layer]:
+    """--config and its drop-ins."""
+    return [Layer(f"file{index}", layer, drop_in=index > 0) for index, layer in enumerate(layers)]
 
 
 def test_a_later_file_wins_by_key_and_a_list_is_replaced() -> None:
@@ -93,6 +97,108 @@ def test_thresholds_replace_the_default_ones_unless_they_are_to_be_merged() -> N
     assert merged["evictionHard.memory.available"] == Setting("1Gi", "file0")
 
 
+# The default thresholds of Kubernetes on Linux (pkg/kubelet/eviction/defaults_linux.go).
+THRESHOLDS = {
+    "imagefs.available": "15%",
+    "imagefs.inodesFree": "5%",
+    "memory.available": "100Mi",
+    "nodefs.available": "10%",
+    "nodefs.inodesFree": "5%",
+}
+OWN = {"evictionHard": {"memory.available": "1Gi"}}
+MERGING = {"mergeDefaultEvictionSettings": True}
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ([{}], THRESHOLDS),
+        ([{"evictionHard": None}], THRESHOLDS),
+        ([{"evictionHard": ""}], THRESHOLDS),
+        ([{"evictionHard": {}}], {}),
+        ([{"evictionHard": {}, **MERGING}], THRESHOLDS),
+        ([OWN], {"memory.available": "1Gi"}),
+        ([{**OWN, **MERGING}], {**THRESHOLDS, "memory.available": "1Gi"}),
+        ([{**OWN, "mergeDefaultEvictionSettings": "true"}], {"memory.available": "1Gi"}),
+        ([{"evictionHard": "odd", **MERGING}], "odd"),
+        # Drop-ins are merged over what --config has then.
+        ([{}, OWN], {**THRESHOLDS, "memory.available": "1Gi"}),
+        ([OWN, {"evictionHard": {"pid.available": "9%"}}], {"memory.available": "1Gi", "pid.available": "9%"}),
+        ([OWN, MERGING, {}], {"memory.available": "1Gi"}),
+        ([{**OWN, **MERGING}, {"mergeDefaultEvictionSettings": False}], {**THRESHOLDS, "memory.available": "1Gi"}),
+        ([{}, {"evictionHard": None}], None),
+        ([{}, {"evictionHard": None}, OWN], {"memory.available": "1Gi"}),
+        ([{}, {"evictionHard": {"imagefs.available": None}}, {}], {
+            name: value for name, value in THRESHOLDS.items() if name != "imagefs.available"
+        }),
+    ],
+)  # fmt: skip
+def test_thresholds_have_defaults_in_the_file_of_config_alone(files: list[dict[str, t.Any]], found: t.Any) -> None:
+    """loadConfigFile and mergeKubeletConfigurations of cmd/kubelet/app/server.go."""
+    assert kubelet_config.effective(named(*files)).get("evictionHard") == found
+
+
+def test_without_config_no_thresholds_have_defaults() -> None:
+    assert kubelet_config.effective([]).get("evictionHard") is None
+    dropins = [Layer("/10", {"maxPods": 5}, drop_in=True), Layer("/20", OWN, drop_in=True)]
+    found = kubelet_config.effective(dropins)
+    assert (found.get("evictionHard"), found.get("maxPods")) == ({"memory.available": "1Gi"}, 5)
+
+
+@pytest.mark.parametrize(
+    ("files", "setting", "found"),
+    [
+        ([{"cpuManagerPolicy": ""}], "cpuManagerPolicy", Setting("none", "default")),
+        ([{"imageMaximumGCAge": "0s"}], "imageMaximumGCAge", Setting("0s", "file0")),
+        ([{"imageGCHighThresholdPercent": 0}], "imageGCHighThresholdPercent", Setting(0, "file0")),
+        ([{"maxOpenFiles": "0"}], "maxOpenFiles", Setting(1000000, "default")),
+        ([{"systemReserved": {}}], "systemReserved", Setting({}, "file0")),
+        ([{"kubeReserved": {"cpu": "1"}, "systemReserved": {}}], "systemReserved", Setting({}, "file0")),
+        ([{"systemReserved": {"cpu": "1"}}, {"systemReserved": {}}], "systemReserved.cpu", Setting("1", "file0")),
+        ([{"systemReserved": {"cpu": "1"}}, {"systemReserved": {}}], "systemReserved", None),
+        ([{"systemReserved": {}}, {"systemReserved": {"cpu": "1"}}], "systemReserved", None),
+        ([{"clusterDNS": ["a"]}, {"clusterDNS": []}], "clusterDNS", Setting([], "file1")),
+        ([{}], "", None),
+        ([{"apiVersion": "v1", "kind": {"a": 1}}], "apiVersion", None),
+        ([{"apiVersion": "v1", "kind": {"a": 1}}], "kind.a", None),
+    ],
+)
+def test_what_sets_each_value(files: list[dict[str, t.Any]], setting: str, found: Setting | None) -> None:
+    assert effective(*files).get(setting) == found
+
+
+def test_settings_are_in_the_order_of_their_paths() -> None:
+    found = list(effective({"b": 1, "a": {"d": 1, "c": 2}}))
+    assert found == sorted(found)
+
+
+def test_a_flag_leaves_nothing_of_a_map_in_force() -> None:
+    flags, dummy = kubelet_config.flag_layers({"system-reserved": "cpu=1", "kube-reserved": ""})
+    config = kubelet_config.effective(
+        named({"systemReserved": {"memory": "1Gi"}, "kubeReserved": {"memory": "1Gi"}}), flags
+    )
+    assert (config.get("systemReserved"), config.get("kubeReserved")) == ({"cpu": "1"}, {})
+    settings = config.settings()
+    assert {name: one for name, one in settings.items() if "Reserved" in name} == {
+        "systemReserved.cpu": Setting("1", "--system-reserved"),
+        "kubeReserved": Setting({}, "--kube-reserved"),
+    }
+
+
+def test_drop_ins_are_merged_into_a_file_without_empty_lists() -> None:
+    data = {"enforceNodeAllocatable": [], "clusterDNS": [], "evictionHard": {}, "maxPods": 0}
+    assert kubelet_config.merged_into(data) == {"clusterDNS": [], "evictionHard": {}, "maxPods": 0}
+    assert kubelet_config.merged_into({"enforceNodeAllocatable": ["none"]}) == {"enforceNodeAllocatable": ["none"]}
+
+
+def test_keys_that_no_kubelet_has_are_named_with_their_file() -> None:
+    found = kubelet_config.unknown_keys([
+        Layer("/a", {"maxPods": 1, "kind": "x", "zoo": 1, "apiVersion": "x", "maxpods": 5}),
+        Layer("/b", {"cpuManagerPolicy": "static", 5: 1}),
+    ])  # fmt: skip
+    assert [line.split(": no key")[0] for line in found] == ["/a: maxpods", "/a: zoo", "/b: 5"]
+
+
 @pytest.mark.parametrize(
     ("words", "key", "value"),
     [
@@ -102,6 +208,14 @@ def test_thresholds_replace_the_default_ones_unless_they_are_to_be_merged() -> N
         (["--pod-max-pids=-1"], "podPidsLimit", -1),
         (["--eviction-hard=memory.available<1Gi,nodefs.available<10%"], "evictionHard", {"memory.available": "1Gi", "nodefs.available": "10%"}),
         (["--cpu_manager_policy=none", "--cpu-manager-policy=static"], "cpuManagerPolicy", "static"),
+        (["run", "--v", "2", "-x", "--max-pods", "30", "--", "x"], "maxPods", 30),
+        (["--cpu-manager-policy", "--v=2"], "cpuManagerPolicy", ""),
+        (["--cpu-manager-policy"], "cpuManagerPolicy", ""),
+        (["--system-reserved="], "systemReserved", {}),
+        (["--system-reserved= cpu = 1 , memory=2Gi"], "systemReserved", {"cpu": "1", "memory": "2Gi"}),
+        (["--reserved-memory="], "reservedMemory", []),
+        (["--enforce-node-allocatable=pods,,kube-reserved"], "enforceNodeAllocatable", ["pods", "kube-reserved"]),
+        (["--feature-gates=A=true,B=F"], "featureGates", {"A": True, "B": False}),
         (
             ["--reserved-memory=0:memory=1Gi,hugepages-1Gi=2Gi;1:memory=2Gi"],
             "reservedMemory",
@@ -116,10 +230,17 @@ def test_what_flags_say(words: list[str], key: str, value: object) -> None:
 
 
 def test_a_flag_that_cannot_be_read_is_named() -> None:
-    flags = kubelet_config.flags_of(["--max-pods=many", "--fail-swap-on=perhaps", "--system-reserved=cpu"])
+    flags = kubelet_config.flags_of(
+        ["--max-pods=many", "--fail-swap-on=perhaps", "--system-reserved=cpu", "--reserved-memory=1Gi"]
+    )
     layers, wrong = kubelet_config.flag_layers(flags)
     assert not layers
-    assert [line.split("=")[0] for line in wrong] == ["--max-pods", "--fail-swap-on", "--system-reserved"]
+    assert [line.split("=")[0] for line in wrong] == [
+        "--max-pods",
+        "--fail-swap-on",
+        "--system-reserved",
+        "--reserved-memory",
+    ]
 
 
 LEAVES = st.none() | st.integers(0, 3) | st.lists(st.integers(0, 3), max_size=2)
@@ -133,6 +254,8 @@ def test_each_value_has_the_origin_of_the_last_file_that_sets_it(files: list[dic
     found = kubelet_config.effective(layers, (), {})
     for path, origin in found.origins.items():
         value = found.get(*path)
+        assert path
+        assert value is not None
         # The file that is named sets it, and the files after it leave it as it is.
         until = kubelet_config.effective(layers[: int(origin) + 1], (), {})
         assert until.get(*path) == value

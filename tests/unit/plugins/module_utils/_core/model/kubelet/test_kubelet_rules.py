@@ -331,7 +331,7 @@ def test_what_pods_may_have_is_what_the_kubelet_computes() -> None:
         Amount("pid", 32768, 31268),
         Amount("pods", 40, 40),
     ]
-    before = kubelet_sizing.sizing(effective([]), MACHINE)
+    before = kubelet_sizing.sizing(effective([Layer(FILE, {})]), MACHINE)
     changed = kubelet_sizing.compared(before, amounts)
     assert [(new.resource, new.text(old.allocatable), new.text(new.allocatable)) for old, new in changed] == [
         ("cpu", "8", "6"),
