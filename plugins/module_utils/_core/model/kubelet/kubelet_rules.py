@@ -219,7 +219,7 @@ def check_images(rules: Rules) -> None:
         message = f"is not more than imageMinimumGCAge ({config.get('imageMinimumGCAge')}): write a longer time, or 0s for no limit"
         rules.refuse(config.get("imageMaximumGCAge"), message, "imageMaximumGCAge")
     for signal in ("imagefs.available", "nodefs.available"):
-        share = config_values.percent(config.get("evictionHard", signal) or "")
+        share = config_values.percent(config.get("evictionHard", signal))
         if share is not None and high < 100 and high > 100 - share:
             message = (
                 f"pods are evicted from {float(100 - share):g}% on ({signal} {config.get('evictionHard', signal)}), before images go: "
@@ -269,7 +269,7 @@ def check_reserved_memory(rules: Rules) -> None:
     config, machine, key = rules.config, rules.machine, "reservedMemory"
     if config.get("memoryManagerPolicy") not in STATIC:
         return
-    rows = config_values.meaning(key, config.get(key) or [])
+    rows = config_values.meaning(key, config.get(key))
     if rows is None or isinstance(rows, list):
         message = "needs reservedMemory: declare kubelet.reserved_memory, or leave it to Corral by kubelet.memory_manager_policy: static"
         rules.refuse("Static", message, "memoryManagerPolicy")

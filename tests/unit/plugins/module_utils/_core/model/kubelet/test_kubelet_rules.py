@@ -165,6 +165,23 @@ REFUSED: list[tuple[dict[str, t.Any], dict[str, t.Any], str]] = [
         ("podPidsLimit: 2: 40000 pods with 2 tasks each and 0 reserved ones are more than the 32768 tasks of this machine (pid_max, "
         "threads-max): write at most 1,"),
     ),
+    (
+        {"podPidsLimit": 40000, "maxPods": 1}, {},
+        ("podPidsLimit: 40000: 1 pods with 40000 tasks each and 0 reserved ones are more than the 32768 tasks of this machine (pid_max, "
+        "threads-max): write at most 32768,"),
+    ),
+    (
+        {"memoryManagerPolicy": "Static", "reservedMemory": [{"numaNode": 0, "limits": {"hugepages-2Mi": "4Mi"}}]}, {},
+        "reservedMemory: adds up to 0, but kubeReserved, systemReserved and the hard eviction threshold of memory add up to 100Mi",
+    ),
+    (
+        {"memorySwap": {"swapBehavior": "NoSwap"}, "failSwapOn": True}, {"swap": True},
+        "failSwapOn: true: swap is on here, and the kubelet would not start",
+    ),
+    (
+        {"systemReserved": {"memory": "7600Mi"}}, {},
+        "systemReserved.memory: 7600Mi: with the eviction threshold and hugepages of 512Mi that is 8212Mi, and this machine has 8192Mi",
+    ),
     # 8Gi less hugepages of 512Mi and the threshold of 100Mi.
     ({"kubeReserved": {"memory": "7580Mi"}}, {}, "kubeReserved.memory: 7580Mi: with the eviction threshold and hugepages of 512Mi"),
     ({"evictionHard": {"memory.available": "7680Mi"}}, {}, "evictionHard.memory.available: 7680Mi: with the eviction threshold"),
@@ -219,6 +236,7 @@ RIGHT: list[tuple[dict[str, t.Any], dict[str, t.Any]]] = [
     ({"imageGCLowThresholdPercent": 84}, {}),
     ({"imageMaximumGCAge": "2m1s"}, {}),
     ({"imageMaximumGCAge": "0s"}, {}),
+    ({"imageMaximumGCAge": "1m", "imageMinimumGCAge": "x"}, {}),
     ({"imageGCHighThresholdPercent": 100}, {}),
     ({"imageGCHighThresholdPercent": 90, "evictionHard": {"nodefs.available": "1Gi", "imagefs.available": "10%"}}, {}),
     ({"systemReserved": {"pid": "32767"}}, {}),
@@ -276,8 +294,19 @@ def test_what_the_profile_declares_has_the_profiles_path_and_all_is_told_at_once
     ]
 
 
+def test_each_row_of_reserved_memory_is_looked_at() -> None:
+    rows = [{"numaNode": 7, "limits": {"memory": "50Mi"}}, {"numaNode": 0, "limits": {"memory": "4Gi"}}]
+    config = {"memoryManagerPolicy": "Static", "systemReserved": {"memory": "4046Mi"}, "reservedMemory": rows}
+    assert [line.partition(", of")[0] for line in found(config)] == [
+        f"{FILE}: reservedMemory: 7: this machine has no NUMA node 7: write another one",
+        f"{FILE}: reservedMemory: 4Gi: NUMA node 0 has 4096Mi",
+    ]
+
+
 def test_swap_for_pods_that_the_profile_declares_is_refused_at_its_key() -> None:
     config = {"memorySwap": {"swapBehavior": "LimitedSwap"}, "featureGates": "x"}
+    no_swap = found({"memorySwap": {"swapBehavior": "NoSwap"}}, MACHINE._replace(swap=True), own=("memorySwap",))
+    assert [line.partition(":")[0] for line in no_swap] == ["failSwapOn"]
     lines = found(config, MACHINE._replace(swap=True), own=("memorySwap", "featureGates"))
     assert [line.partition(" (")[0] for line in lines] == [
         f"{FILE}: featureGates: x: is not a mapping, and the kubelet would not start: write one",
