@@ -248,7 +248,7 @@ def below(files: t.Sequence[Layer], own: str) -> dict[str, t.Any]:
     others = [layer for layer in files if layer.origin != own]
     before = others[: place_of(others, own)]
     thresholds = {THRESHOLDS: DEFAULTS[THRESHOLDS]}
-    return effective([*before, Layer(own, {}, drop_in=True)], defaults=thresholds).data
+    return effective(before, defaults=thresholds).data
 
 
 def place_of(others: t.Sequence[Layer], own: str) -> int:

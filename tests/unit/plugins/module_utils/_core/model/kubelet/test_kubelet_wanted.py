@@ -78,6 +78,7 @@ def test_a_formula_makes_the_reserves_but_those_that_are_declared() -> None:
     declared = {"kube_reserved": {"memory": "2Gi", "pid": "100"}, "reserve_formula": "gke-v1"}
     assert compiled(reserve_formula="gke-v1").data == {"kubeReserved": {"cpu": "90m", "memory": "1Gi"}}
     assert compiled(**declared).data == {"kubeReserved": {"cpu": "90m", "memory": "2Gi", "pid": "100"}}
+    assert compiled(pools, reserve_formula="gke-v1").data["kubeReserved"] == {"memory": "1Gi"}
     assert compiled(pools, **declared).data["kubeReserved"] == {"memory": "2Gi", "pid": "100"}, (
         "reservedSystemCPUs stand in place of the formula's"
     )
@@ -94,6 +95,18 @@ def test_the_policy_none_takes_options_and_reserves_away() -> None:
     }
     assert found.replacing(theirs)["cpuManagerPolicyOptions"] == {}
     assert found.patch({}) == {"cpuManagerPolicy": "none", "memoryManagerPolicy": "None"}
+
+
+def test_what_the_policy_none_is_declared_with_stays_to_be_judged() -> None:
+    """The rules refuse such options at the key of the profile."""
+    assert compiled(cpu_manager_policy="none", cpu_manager_policy_options={"full-pcpus-only": True}).data == {
+        "cpuManagerPolicy": "none",
+        "cpuManagerPolicyOptions": {"full-pcpus-only": "true"},
+    }
+    assert compiled(memory_manager_policy="none", reserved_memory={"0": "1Gi"}).data == {
+        "memoryManagerPolicy": "None",
+        "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}}],
+    }
 
 
 # What is asked for, the versions in which it is refused, and the gate with those in which it needs one, of 1.28 to 1.37.
@@ -163,6 +176,13 @@ def test_a_version_is_read_from_what_the_kubelet_prints(text: str, version: tupl
     assert kubelet_options.version(text) == version
 
 
+def test_of_a_version_that_is_not_known_nothing_is_said() -> None:
+    asked = {"cpu_manager_policy_options": {"align-by-socket": True}, "image_maximum_gc_age": "0s"}
+    assert compiled(MACHINE._replace(version=None), **asked) == Wanted(
+        {"cpuManagerPolicyOptions": {"align-by-socket": "true"}, "imageMaximumGCAge": "0s"}
+    )
+
+
 def test_no_limit_of_age_is_not_written_for_a_version_without_one() -> None:
     assert compiled(MACHINE._replace(version=(1, 28)), image_maximum_gc_age="0s") == Wanted({})
     assert compiled(image_maximum_gc_age="0s") == Wanted({"imageMaximumGCAge": "0s"})
@@ -186,6 +206,7 @@ def test_go_has_no_days(declared: str, written: str) -> None:
         ("kubeReserved", {"kube_reserved": {"cpu": "1"}}, "kubelet.kube_reserved"),
         ("kubeReserved", {"reserve_formula": "gke-v1"}, "kubelet.reserve_formula"),
         ("kubeReserved", {"reserve_formula": "gke-v1", "kube_reserved": {"cpu": "1"}}, "kubelet.kube_reserved"),
+        ("kubeReserved", {"max_pods": 5}, "kubelet.kube_reserved"),
         ("maxPods", {"reserve_formula": "gke-v1"}, "kubelet.max_pods"),
     ],
 )
@@ -216,7 +237,9 @@ def test_a_reserve_that_is_left_to_corral_is_what_the_kubelet_demands_whoever_de
     def in_force(one: Wanted) -> t.Any:
         return kubelet_wanted.in_force([base], [], OWN, one.patch(base.data))
 
-    found = kubelet_wanted.complete(wanted, section, MACHINE, in_force).data["reservedMemory"]
+    completed = kubelet_wanted.complete(wanted, section, MACHINE, in_force)
+    found = completed.data["reservedMemory"]
+    assert completed.data == {**wanted.data, "reservedMemory": found}
     rows = config_values.reserved_memory(found)
     total = sum(kinds["memory"] for kinds in rows.values()) // 10**9
     assert total == GIB + (300 << 20) + 214_748_368  # 5% as a float32
