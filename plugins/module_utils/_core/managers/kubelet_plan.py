@@ -108,7 +108,7 @@ def decide(host: Host, seen: Observation, kubelet: Kubelet, context: Context) ->
     if back:
         drain = Drain(kubelet.drain or hook_left(host, seen) or "none", optional=True)
     refusals += kubelet_change.problems(after, drain) if starts or not seen.process else []
-    overridden = kubelet_drift.overridden(then.config, wanted.data)
+    overridden = kubelet_drift.overridden(then.config, wanted.data, seen.layers, seen.own)
     refusals += [gates_problem(host, one) for one in overridden if one.key == kubelet_wanted.GATES]
     asks = starts and knows and not refusals and not back
     ready, unasked = kubelet_change.readiness(host, seen) if asks else ([], [])

@@ -13,7 +13,7 @@ import typing as t
 from ..values.records import NamedTuple
 from . import config_values
 from .config_shape import MAPS
-from .kubelet_config import DEFAULT, Config
+from .kubelet_config import DEFAULT, Config, Layer
 from .kubelet_wanted import GATES
 
 
@@ -59,16 +59,29 @@ def as_configured(configured: t.Any, running: t.Any) -> t.Any:
     return configured if running is None and not configured else running
 
 
-def overridden(then: Config, wanted: t.Mapping[str, t.Any]) -> list[Difference]:
-    """The keys that are not as wanted even once Corral's file has them."""
+def overridden(
+    then: Config, wanted: t.Mapping[str, t.Any], files: t.Sequence[Layer] = (), own: str = ""
+) -> list[Difference]:
+    """The keys that are not as wanted even once Corral's file ``own`` has them, among these files. A null of a later one deletes them."""
     found = []
     for key, value in wanted.items():
         actual = then.get(key)
         if key == GATES and isinstance(actual, dict):
             actual = {name: one for name, one in actual.items() if name in value}
         if not same(key, actual, value):
-            found.append(Difference(key, shown(actual), shown(value), origin_of(then, key, value), overridden=True))
+            origin = origin_of(then, key, value)
+            if origin in (DEFAULT, own):
+                deleting = (
+                    one.origin for one in reversed(files) if one.origin != own and deletes(one.data.get(key, value))
+                )
+                origin = next(deleting, origin)
+            found.append(Difference(key, shown(actual), shown(value), origin, overridden=True))
     return found
+
+
+def deletes(patch: t.Any) -> bool:
+    """Whether a JSON merge patch deletes something."""
+    return patch is None or (isinstance(patch, dict) and any(map(deletes, patch.values())))
 
 
 def same(key: str, one: t.Any, other: t.Any) -> bool:

@@ -868,6 +868,38 @@ def test_a_later_file_that_wins_is_drift_that_names_it(fake: node.Node, kubelet:
     assert (left.subject, left.actual, left.wanted, left.location) == ("maxPods", "30", "50", later)
 
 
+@pytest.mark.parametrize(
+    ("earlier", "later", "key", "actual"),
+    [
+        ({}, {"maxPods": None}, "maxPods", "110"),
+        ({}, {"evictionHard": None}, "evictionHard", None),
+        ({"maxPods": None}, {"evictionHard": {"memory.available": None}}, "evictionHard", "{}"),
+        (
+            {"systemReserved": {"memory": None}},
+            {"systemReserved": {"pid": None}},
+            "systemReserved",
+            '{"memory": "1Gi"}',
+        ),
+    ],
+)
+def test_a_later_file_that_deletes_a_key_is_named(
+    earlier: dict[str, t.Any],
+    later: dict[str, t.Any],
+    key: str,
+    actual: str | None,
+    fake: node.Node,
+    kubelet: FakeKubelet,
+) -> None:
+    """It was told as a default threshold that the kubelet adds, or as Corral's own file."""
+    fake.put(f"{DROPINS}/10-cloud.conf", yaml.safe_dump({**fake_kubelet.HEAD, **earlier}))
+    fake.put(f"{DROPINS}/99-cloud.conf", yaml.safe_dump({**fake_kubelet.HEAD, **later}))
+    kubelet.restart(fake)
+    outcome = runs.declare(fake.host(), kubelet={**PODS, "system_reserved": {"pid": "100", "memory": "1Gi"}})
+    (left,) = ours(outcome.remaining)
+    assert (left.subject, left.actual, left.location) == (key, actual, f"{DROPINS}/99-cloud.conf")
+    assert left.reason.startswith(f"{DROPINS}/99-cloud.conf sorts after 20-corral.conf: remove the key there")
+
+
 def test_what_others_give_already_is_not_written(fake: node.Node) -> None:
     kubelet = fake_kubelet.install(fake, base=BASE + 'reservedSystemCPUs: "0,2,3,4,6-7"\n')
     assert rolled_out(fake, max_pods=110) == []
