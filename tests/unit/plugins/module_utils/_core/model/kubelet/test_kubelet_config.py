@@ -158,6 +158,7 @@ def test_without_config_no_thresholds_have_defaults() -> None:
         ([{"systemReserved": {"cpu": "1"}}, {"systemReserved": {}}], "systemReserved", None),
         ([{"systemReserved": {}}, {"systemReserved": {"cpu": "1"}}], "systemReserved", None),
         ([{"clusterDNS": ["a"]}, {"clusterDNS": []}], "clusterDNS", Setting([], "file1")),
+        ([{"clusterDNS": ["a"]}, {"clusterDNS": {}}], "clusterDNS", Setting({}, "file1")),
         ([{}], "", None),
         ([{"apiVersion": "v1", "kind": {"a": 1}}], "apiVersion", None),
         ([{"apiVersion": "v1", "kind": {"a": 1}}], "kind.a", None),
@@ -165,6 +166,15 @@ def test_without_config_no_thresholds_have_defaults() -> None:
 )
 def test_what_sets_each_value(files: list[dict[str, t.Any]], setting: str, found: Setting | None) -> None:
     assert effective(*files).get(setting) == found
+
+
+def test_the_head_of_a_file_is_no_setting() -> None:
+    assert kubelet_config.effective([Layer("/a", {"apiVersion": "v1", "kind": "x"})], (), {}).data == {}
+
+
+def test_other_words_of_a_command_line_are_no_flags() -> None:
+    words = ["run", "-x", "--max-pods", "30", "--", "y", "--v=2"]
+    assert kubelet_config.flags_of(words) == {"max-pods": "30", "v": "2"}
 
 
 def test_settings_are_in_the_order_of_their_paths() -> None:
@@ -231,7 +241,7 @@ def test_what_flags_say(words: list[str], key: str, value: object) -> None:
 
 def test_a_flag_that_cannot_be_read_is_named() -> None:
     flags = kubelet_config.flags_of(
-        ["--max-pods=many", "--fail-swap-on=perhaps", "--system-reserved=cpu", "--reserved-memory=1Gi"]
+        ["--max-pods=many", "--fail-swap-on=perhaps", "--system-reserved=cpu", "--reserved-memory=1"]
     )
     layers, wrong = kubelet_config.flag_layers(flags)
     assert not layers

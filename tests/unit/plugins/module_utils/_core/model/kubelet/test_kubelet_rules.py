@@ -153,6 +153,7 @@ REFUSED: list[tuple[dict[str, t.Any], dict[str, t.Any], str]] = [
         {"evictionHard": {"nodefs.available": "20%"}}, {},
         "imageGCHighThresholdPercent: 85: pods are evicted from 80% on (nodefs.available 20%), before images go: write at most 80",
     ),
+    ({"imageGCHighThresholdPercent": 86}, {}, "imageGCHighThresholdPercent: 86: pods are evicted from 85% on"),
     ({"systemReserved": {"pid": 32768}}, {}, "systemReserved.pid: 32768: leaves nothing of the 32768 tasks"),
     ({"kubeReserved": {"pid": "32768"}}, {}, "kubeReserved.pid: 32768: leaves nothing of the 32768 tasks"),
     (
