@@ -34,6 +34,7 @@ from _core.model.kubelet.kubelet_drift import Difference
         ),
         ({"evictionSoft": {}}, {}, []),
         ({"crashLoopBackOff": None}, {"crashLoopBackOff": {}}, []),
+        ({"tracing": {"endpoint": "x"}}, {}, [("tracing", '{"endpoint": "x"}', None)]),
         (
             {"evictionHard": {"memory.available": "100Mi"}},
             {"evictionHard": {"memory.available": "100Mi", "pid.available": "5%"}},
@@ -102,6 +103,21 @@ def test_what_changes_is_told_by_key_with_what_sets_it_now() -> None:
             {("systemReserved", "pid"): "/40", ("systemReserved", "cpu"): "/30"},
             {"systemReserved": {"cpu": "1"}},
             [Difference("systemReserved", '{"cpu": "2", "pid": "5"}', '{"cpu": "1"}', "/30", overridden=True)],
+        ),
+        # A value that is not wanted.
+        (
+            {"evictionHard": {"memory.available": "1Gi", "nodefs.available": "10%"}},
+            {("evictionHard", "memory.available"): "/20", ("evictionHard", "nodefs.available"): "default"},
+            {"evictionHard": {"memory.available": "1Gi"}},
+            [
+                Difference(
+                    "evictionHard",
+                    '{"memory.available": "1Gi", "nodefs.available": "10%"}',
+                    '{"memory.available": "1Gi"}',
+                    "default",
+                    overridden=True,
+                )
+            ],
         ),
         # The whole map is one value of a file, as an empty one is.
         (

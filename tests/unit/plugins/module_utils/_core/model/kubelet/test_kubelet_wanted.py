@@ -372,6 +372,7 @@ def test_a_drop_in_is_merged_into_the_default_thresholds() -> None:
         "memory.available": "1Gi",
     }
     assert kubelet_wanted.below([Layer(CONFIG, own)], OWN) == own
+    assert kubelet_wanted.in_force([], [], OWN, {"maxPods": 5}).get("evictionHard") is None, "without --config"
     flag = Layer("--max-pods", {"maxPods": 7})
     assert kubelet_wanted.in_force([], [flag], OWN, {"maxPods": 5}).origins["maxPods",] == "--max-pods"
 
