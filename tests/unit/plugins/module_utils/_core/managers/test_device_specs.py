@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 import typing as t
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from _core.host.files import Host
-from _core.managers import device_specs
+from _core.managers import device_specs, kubelet_observed
 from _core.model.devices.device import Device, GrantedDevice
 from _core.model.devices.device_delivery import Spec
+from _core.model.topology.topology import Topology
 from _core.model.workload.grants import Grant
 
 PROGRAM = "/usr/libexec/corral/corral"
@@ -73,6 +75,21 @@ def test_the_hooks_of_a_pod_are_those_of_its_containers_alone() -> None:
         "web:app": OWN,
         "web:log": {**OWN, "args": ["log"]},
     }
+
+
+def test_runs_whose_pods_are_declared_no_longer_keep_their_hooks_as_long_as_the_program_is_there(
+    tmp_path: Path,
+) -> None:
+    host = Host(str(tmp_path))
+    context = kubelet_observed.without_profile(host, Topology(frozenset({0})))
+    specs = {SPEC: text_of(web__app={"hooks": [OWN]}, db__app={"hooks": [OWN]})}
+    grants = SimpleNamespace(needs=(), allocated=SimpleNamespace(grants=(Grant("web"), Grant("db"))))
+    running = context._replace(workloads=t.cast("t.Any", grants))
+    assert device_specs.hooks_of_pods(host, running, specs) == {}
+    (tmp_path / "usr/libexec/corral").mkdir(parents=True)
+    (tmp_path / "usr/libexec/corral/corral").touch()
+    assert device_specs.hooks_of_pods(host, running, specs) == {"web:app": OWN, "db:app": OWN}
+    assert device_specs.hooks_of_pods(host, context, specs) == {}, "there are no workloads"
 
 
 def test_no_link_of_that_name_is_followed(tmp_path: Path) -> None:
