@@ -53,6 +53,7 @@ def machine(tmp_path: Path) -> Machine:
         ("", "/usr/local/bin/kubelet", ["/usr/bin/kubelet"], "/usr/local/bin/kubelet"),
         # The unit and the process name no path.
         ("kubelet", "kubelet", ["/opt/bin/kubelet", "/usr/local/bin/kubelet"], "/usr/local/bin/kubelet"),
+        ("kubelet /etc/own.yaml", "", ["/usr/bin/kubelet"], "/usr/bin/kubelet"),
         ("", "", ["/opt/bin/kubelet"], "/opt/bin/kubelet"),
         ("", "", ["/usr/bin/kubelet", "/usr/local/bin/kubelet"], "/usr/bin/kubelet"),
         ("", "", [], "kubelet"),
@@ -130,6 +131,13 @@ def test_the_files_of_a_kubelet_with_drop_ins_are_observed(machine: Machine) -> 
     assert seen.texts == {CONFIG: f"{HEAD}maxPods: 5\n", OWN: f"{HEAD}maxPods: 7\n"}
     assert seen.modes == {CONFIG: 0o600, OWN: 0o644}
     assert (seen.links, seen.kept, seen.due, seen.drained) == ([], Kept(), False, ("", ""))
+    assert seen.machine.online == {0, 1}
+
+
+def test_a_unit_whose_file_is_missing_is_a_kubelet_to_configure(machine: Machine) -> None:
+    seen = look(machine, f"--config={CONFIG}")
+    assert (seen.missing, seen.own, seen.layers, seen.texts) == ("", CONFIG, (), {})
+    assert [line.partition(": ")[0] for line in seen.wrong] == [CONFIG]
 
 
 @pytest.mark.parametrize(
