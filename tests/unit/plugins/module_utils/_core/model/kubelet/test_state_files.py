@@ -279,3 +279,27 @@ def test_what_is_no_file_of_devices_is_refused_as_go_refuses_it(text: str, said:
     with pytest.raises(GoError) as error:
         state_files.read_devices(text)
     assert str(error.value) == said
+
+
+def fnv(text: str) -> int:
+    """FNV-1a with 32 bits."""
+    found = 2166136261
+    for byte in text.encode():
+        found = (found ^ byte) * 16777619 & 0xFFFFFFFF
+    return found
+
+
+def test_assignments_of_a_numa_node_are_read() -> None:
+    hashed = (
+        "(*state.MemoryManagerCheckpoint){PolicyName:(string)Static MachineState:(state.NUMANodeMap)map[0:<*>{NumberOfAssignments:(int)0 "
+        "MemoryMap:(map[v1.ResourceName]*state.MemoryTable)map[memory:<*>{TotalMemSize:(uint64)2048 SystemReserved:(uint64)512 "
+        "Allocatable:(uint64)1536 Reserved:(uint64)512 Free:(uint64)1024}] Cells:([]int)[]}] Entries:(state.ContainerMemoryAssignments)"
+        "map[pod:map[container1:[{NUMAAffinity:([]int)[0] Type:(v1.ResourceName)memory Size:(uint64)512}]]] "
+        "Checksum:(checksum.Checksum)0}"
+    )
+    assert fnv(hashed) == 46685113, "the kubelet's own vector"
+    text = STATIC.replace('"numberOfAssignments":0', '"numberOfAssignments":2')
+    text = text.replace(
+        "46685113", str(fnv(hashed.replace("NumberOfAssignments:(int)0", "NumberOfAssignments:(int)2")))
+    )
+    assert state_files.restore_memory(text, "Static").nodes[0]["NumberOfAssignments"] == 2
