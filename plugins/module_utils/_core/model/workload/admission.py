@@ -77,10 +77,11 @@ def allocate(
     What one workload was refused may be free once a later one is refused too: as long as a decision changes grants and
     refuses some, the next one is made from it. Each makes more grants whole than the one before, so that it ends.
     """
-    if inputs.devices and any(grant.devices for grant in granted):
+    if any(grant.devices for grant in granted):
         from . import device_placement  # As in placement.py.
 
-        granted = device_placement.followed(granted, inputs.devices, inputs.undeclared)
+        running = status.alive.difference(status.starting)
+        granted = device_placement.followed(granted, inputs.devices, inputs.undeclared, running)
     found = latest = decide(inputs, needs, granted, status)
     for dummy in needs:
         if not latest.refusals or not latest.events:

@@ -150,13 +150,17 @@ def free_devices(budget: NodeBudget, resource: str, workload: str) -> list[Devic
 
 
 def followed(
-    granted: t.Sequence[Grant], devices: t.Mapping[str, t.Iterable[Device]], undeclared: t.Iterable[Device] = ()
+    granted: t.Sequence[Grant],
+    devices: t.Mapping[str, t.Iterable[Device]],
+    undeclared: t.Iterable[Device] = (),
+    running: t.Container[str] = (),
 ) -> list[Grant]:
     """The grants with the ids that their devices have now.
 
     A resource that matches otherwise may find the same device under another id, and a CDI spec that is made again may give its id to
     another device. A grant is for the device, not for the name: what has its identity is it, whatever it is called. Where that is not
-    seen and the id is by now of a device that was granted as well, the granted one is gone: its place, or its file, is its id till then.
+    seen, and the id is by now of a device that was granted as well, the granted one is gone: its place, or its file, is its id till then.
+    So is that of a ``running`` workload whose id a spec has for another device: its process was told of the files of its own one.
     One that a spec has under a name that no resource matches (``undeclared``) is followed too; any other is known by its id alone.
     """
     known = {one.id: one for one in undeclared if one.cdi}
@@ -177,7 +181,7 @@ def followed(
         same = next((other for other in known.values() if is_same(one, other)), None)
         if same is not None and owners.setdefault(same.id, workload) == workload:
             return one._replace(id=same.id, keys=tuple(sorted(same.keys)))
-        if device is None or not own or not is_granted(device, own):
+        if device is None or not own or not ((device.cdi and workload in running) or is_granted(device, own)):
             return one
         # A file that one of the others has as well, such as one for control, is no name for it.
         name = min(own, key=lambda key: (not PCI_ADDRESS.fullmatch(key), key in files, key))

@@ -595,6 +595,57 @@ def test_a_gpu_that_is_the_only_one_left_is_told_from_the_file_for_control_of_al
     assert "/dev/char/195:0 rwm" not in fake.systemd.devices_allowed(OTHER)
 
 
+@pytest.mark.parametrize("hold", ["running", "declared"])
+@pytest.mark.parametrize("has_places", [True, False])
+@pytest.mark.parametrize("away", [True, False], ids=["away", "left out"])
+def test_what_runs_keeps_the_gpu_that_a_spec_leaves_out_for_a_while(
+    fake: node.Node, away: bool, has_places: bool, hold: str
+) -> None:
+    """As where a vendor's tool runs while one is reset. Its number was taken for it, and once it was back another workload got it."""
+    plug_gpus(fake)
+    for number in (0, 1) if has_places else ():
+        in_sysfs(fake, number)
+    ask = {"requests": {"vendor.com/gpu": 1}}
+    rows = [
+        {"name": f"job{one}", "match": {"unit": f"job@{one}.service"}, "hold": how, **ask}
+        for one, how in (("a", hold), ("b", "running"))
+    ]
+    roll_out(fake, profile_with(devices=GPUS, workloads=rows))
+    assert running(fake, JOB).devices == {"/dev/gpu0"}
+    for path in ("/dev/gpu0", *(["/sys/dev/char/195:0"] if has_places else ())) if away else ():
+        fake.drop(path)
+    fake.put("/etc/cdi/vendor.json", counted_anew(1))
+    for dummy in range(2):
+        runs.tick(fake.host())
+        assert fake.systemd.programs[JOB] == (set() if away else {"char/195:0"})
+    assert away <= ("gone" in {one["actual"] for one in status(fake)["items"]})
+    if away:
+        fake.put("/dev/gpu0", "char/195:0\n")
+        if has_places:
+            in_sysfs(fake, 0)
+    fake.put("/etc/cdi/vendor.json", counted_anew(0, 1))
+    runs.tick(fake.host())
+    in_sync(fake)
+    assert held(fake) == {"joba": ["vendor.com/gpu=0"]}
+    assert fake.systemd.programs[JOB] == {"char/195:0"}
+    assert running(fake, OTHER).devices == {"/dev/gpu1"}
+
+
+def test_a_run_keeps_its_gpu_when_the_spec_counts_otherwise_and_no_resource_is_declared_any_more(
+    fake: node.Node,
+) -> None:
+    plug_gpus(fake)
+    rows = [{"name": "joba", "match": {"unit": JOB}, "hold": "running", "requests": {"vendor.com/gpu": 1}}]
+    roll_out(fake, profile_with(devices=GPUS, workloads=rows))
+    assert running(fake, JOB).devices == {"/dev/gpu0"}
+    roll_out(fake, profile_with(devices=[], workloads=[]))
+    fake.put("/etc/cdi/vendor.json", counted_anew(1))
+    for dummy in range(2):
+        runs.tick(fake.host())
+        assert fake.systemd.programs[JOB] == {"char/195:0"}
+    in_sync(fake)
+
+
 def test_gpus_that_the_spec_counts_otherwise_stay_with_what_runs(fake: node.Node) -> None:
     plug_gpus(fake)
     ask = {"hold": "running", "requests": {"vendor.com/gpu": 1}}
