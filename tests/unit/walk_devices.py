@@ -96,8 +96,6 @@ class Hardware:
     ) -> None:
         self.fake = fake
         self.is_counted_anew = is_counted_anew  # the vendor's spec has no other names than numbers, which change
-        # Those that it left out once: their holders may have followed the name, as nothing tells whether the file was renamed.
-        self.left_out: set[Thing] = set()
         self.stable = dice.random() < 0.4
         homes = [*nodes, *nodes, -1]
         counts = {"tty": 3, "vfio": 3, "nic": 2, "gpu": 2}
@@ -247,7 +245,6 @@ class Hardware:
         there = [one for one in self.of("gpu") if one.plugged]
         if dice.random() < 0.4:
             dice.shuffle(there)
-        self.left_out.update(one for one in self.of("gpu") if not one.plugged)
         for one in self.of("gpu"):
             one.listed = there.index(one) if one.plugged else None
         self.is_spec_whole = True
@@ -272,7 +269,8 @@ class Hardware:
         found = set()
         for row in rows:
             own = {one for one in self.of("gpu") if one.file in row.keys} if self.is_counted_anew else set()
-            found |= own or self.called([row.ident])
+            listed = {one for one in own if one.listed is not None}
+            found |= listed or self.called([row.ident]) or own
         return found
 
     def of_resource(self, row: Data) -> list[Thing]:
@@ -442,7 +440,7 @@ class Users:
             now = self.opens(unit)
             if self.given.get(unit, ("",))[0] != run or now is None or unit in self.bare:
                 continue
-            lost = (before & self.things(unit)) - now - self.touched - self.hardware.left_out
+            lost = (before & self.things(unit)) - now - self.touched
             self.tell(f"{unit} runs and may not open any more", (one.ident for one in lost))
         found, self.wrong = self.wrong, []
         return found
@@ -492,9 +490,7 @@ class Users:
 
     def is_known(self, one: Thing) -> bool:
         """Whether the vendor's spec of a device, if any, can be read: Corral does not find it else."""
-        return one.kind != "gpu" or (
-            self.hardware.is_spec_whole and one.listed is not None and one not in self.hardware.left_out
-        )
+        return one.kind != "gpu" or (self.hardware.is_spec_whole and one.listed is not None)
 
     def at_rest(
         self,
@@ -519,7 +515,7 @@ class Users:
                 self.wrong.append(f"at rest {workload} asks for {wanted}, and has {have}")
             known = [row for row in held if row.resource in resources]
             for one in self.hardware.meant(known):
-                if not (one.plugged or one in self.hardware.left_out or any(row.ident in named for row in held)):
+                if not one.plugged and not any(row.ident in named for row in held):
                     self.wrong.append(f"at rest {workload} has {one.ident}, which is gone, and no item says so")
             may = self.listed(unit)
             mine = {one for one in self.hardware.meant(held) if one.plugged and one.file}
