@@ -198,6 +198,8 @@ def workload_part(
 ) -> Part:
     """One workload: its slice with its limits, and the place of its unit or container in it."""
     score = workload_placement.score_of(need, common.memory)
+    if context.workloads is not None and need.workload.name in context.workloads.status.other_units:
+        return part_beside(host, context, need, grant, common, score)
     lines = workload_placement.device_lines(need, grant, context, common.files)
     if need.workload.is_template:
         change = workload_placement.template_change(host, need, score, lines)
@@ -248,6 +250,33 @@ def in_slice_of_tenant(need: ResourceRequirements, unit: str) -> Change:
     return Change(NAME, name, "slice", unit, "one of its own", reason, cgroup.path_of(unit), (), UNCHANGEABLE)
 
 
+def part_beside(
+    host: Host,
+    context: Context,
+    need: ResourceRequirements,
+    grant: t.Optional[Grant],
+    common: Observed,
+    score: t.Optional[int],
+) -> Part:
+    """One workload while another unit still runs under its name: that one keeps its slice as it is, and this one's unit starts in
+    another slice, or does not start.
+    """
+    unit = grant.slice if grant else workload_placement.slice_for(need, None)
+    owned = owned_of(unit, dict.fromkeys(unit_limits.FILES, ""), files=True)
+    place = unit
+    if need.workload.hold != RUNNING and grants.is_exclusive(
+        unit
+    ):  # What is admitted before each start is refused that.
+        place = grants.slice_of(need.workload.name, exclusive=False, tenant=need.tenant)
+    if need.workload.match != "unit":
+        change = workload_placement.container_change(need, place, common.containers)
+        return Part(tuple(filter(None, [change])), frozenset(owned))
+    lines = workload_placement.device_lines(need, None, context, common.files)
+    seen = workload_placement.observe_unit(host, common.files, need, place)._replace(guests=())
+    changes = workload_placement.unit_changes(need, place, seen, score, lines)
+    return Part(tuple(changes), frozenset({*owned, f"file:{dropin(need.workload.pattern, NAME)}"}))
+
+
 def runs_part(host: Host, undeclared: t.Sequence[Grant], renamed: t.Sequence[Grant]) -> Part:
     """What grants need until their run ends, though the profile no longer declares their workloads or names them otherwise."""
     changes = filter(None, (workload_placement.earlier_name_change(host, grant) for grant in renamed))
@@ -279,7 +308,8 @@ def containers_part(
     common: Observed,
 ) -> Part:
     """The containers of pods: those whose limits are not as declared."""
-    pods = [(need, grant) for need, grant in granted if need.workload.containers]
+    others = context.workloads.status.other_units if context.workloads else {}
+    pods = [(need, grant) for need, grant in granted if need.workload.containers and need.workload.name not in others]
     if not pods:
         return Part((), frozenset())
     from . import workload_containers  # A node without declared pods does not load it.

@@ -243,7 +243,9 @@ def execute(host: Host, request: Request, name: str, *, with_files: bool = False
 def refuse(context: Context, name: str) -> None:
     """Raise CorralError when the requesting workload gets nothing."""
     found = context.workloads
-    if not name or (found is not None and grant_of(context, name) is not None):
+    # The grant of this name may be that of another unit, which still runs.
+    is_others = found is not None and name in found.status.other_units
+    if not name or (found is not None and grant_of(context, name) is not None and not is_others):
         return
     if found is None or name not in {need.workload.name for need in found.needs}:
         raise Undeclared(

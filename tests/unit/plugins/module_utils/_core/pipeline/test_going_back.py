@@ -15,6 +15,7 @@ import runs
 import services
 from _core.host import state
 from _core.model.profile import profile
+from _core.model.values import cpuset
 from _core.pipeline import confirming
 from _core.pipeline.confirming import Terms
 from example_counts import in_turn
@@ -22,6 +23,7 @@ from test_workloads import BATCH, CHECKPOINT, DATAPLANE, OTHER, PROFILE, held, p
 from test_workloads import install as add_units
 
 SECONDS = 120
+MEMORY_MAX = "/sys/fs/cgroup/corral_dataplane.slice/memory.max"
 EXTRA = "extra.service"
 HOLDS = ("--hold", "declared", "--limits")
 WIDE = {"name": "wide", "match": {"unit": EXTRA}, "limits": {"cpu": 4, "memory": "64Mi"}}
@@ -184,3 +186,36 @@ def test_what_runs_in_the_slice_of_a_workload_stops_before_a_first_profile_goes_
     services.stop(fake, EXTRA)
     assert runs.command(fake.host(), "confirm", "--tick") == 0
     assert [fake.has(path) for path in (state.UNCONFIRMED, state.DECLARED, CHECKPOINT)] == [False, False, False]
+
+
+@pytest.mark.parametrize("hold", ["declared", "running"])
+@pytest.mark.parametrize("of_other", ["declared", "running"])
+def test_the_declared_unit_does_not_start_on_the_cpus_of_another_one_that_runs_under_its_name(
+    of_other: str, hold: str, fake: node.Node
+) -> None:
+    """What was admitted under the name runs in the slice that is the declared one's by now, until it stops."""
+    rows = [{**one, "hold": hold} if one["name"] == "dataplane" else one for one in PROFILE["workloads"]]
+    own = ("dataplane", "--unit", EXTRA, "--hold", of_other, "--limits", "cpu=2,memory=1Gi")
+    changed(fake, Case(profile_with(workloads=rows), without("dataplane"), own, (EXTRA,)))
+    assert runs.command(fake.host(), "confirm", "--tick") == 0
+    runs.tick(fake.host())
+    assert [(one["subject"], one["property"]) for one in status(fake)["items"]] == [("dataplane", "match.unit")]
+    mine, memory = fake.runs[EXTRA].cpus, fake.get(MEMORY_MAX)
+    assert memory == f"{1 << 30}\n"
+    started = services.start(fake, DATAPLANE)
+    if hold == "running":
+        assert started is None
+        assert "extra.service still runs under this name" in fake.said[-1]
+    else:
+        assert started is not None
+        assert not started.cpus & mine
+    runs.tick(fake.host())
+    assert (fake.runs[EXTRA].cpus, held(fake)["dataplane"]) == (mine, cpuset.format(mine))
+    assert fake.get(MEMORY_MAX) == memory
+    services.stop(fake, EXTRA)
+    for dummy in range(2):
+        runs.tick(fake.host())
+    (services.restart if started else services.start)(fake, DATAPLANE)
+    assert runs.tick(fake.host()) == 0
+    assert cpuset.format(fake.runs[DATAPLANE].cpus) == held(fake)["dataplane"]
+    assert fake.get(MEMORY_MAX) == f"{128 << 20}\n"
