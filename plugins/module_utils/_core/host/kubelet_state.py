@@ -42,9 +42,14 @@ class File(NamedTuple):
         return not self.refusal or self.path.endswith(state_files.DEVICE_FILE)
 
 
+def cpu_file(root_dir: str) -> str:
+    """The state file of the CPU manager."""
+    return f"{root_dir}/{CPU.file}"
+
+
 def given_to_pods(host: Host, root_dir: str) -> t.Optional[frozenset[int]]:
     """The CPUs that a running kubelet with the policy static gives to pods, by its own file; None where that does not say."""
-    text = host.read(f"{root_dir}/{CPU.file}")
+    text = host.read(cpu_file(root_dir))
     if not text:
         return None
     try:

@@ -40,6 +40,8 @@ if t.TYPE_CHECKING:
 # A workload that was admitted by hand must start in its slice within so many seconds, else its grant ends.
 START_SECONDS = 120
 BY_HAND = "by-hand"
+# A kubelet with strict-cpu-reservation does not start with a state in which pods have reserved CPUs.
+STATE_WAY_OUT = "drain the node, then systemctl stop kubelet.service, rm {0}, systemctl start kubelet.service"
 LISTED = 4  # grants that cannot be read and are named one by one
 
 
@@ -427,8 +429,9 @@ def taken_by_others(host: Host, declared: Profile) -> frozenset[int]:
 def beside_kubelet(host: Host, inputs: AllocationInput, granted: t.Iterable[Grant]) -> AllocationInput:
     """The machine with the CPUs that a kubelet on it leaves to others: only reserved CPUs on which no pod may run.
 
-    That follows from its configuration, whether it runs at the moment or not; where that has changed since it began, from its state file
-    as well. While neither can be read, the CPUs that are ``granted`` are the only ones of which it was known.
+    That follows from its configuration, whether it runs at the moment or not, and from its state file: a file of the configuration that
+    is gone, or came with its earlier time, tells of no change that the kubelet has not read. While neither can be read, the CPUs that are
+    ``granted`` are the only ones of which it was known.
     """
     service = other_gc.kubelet(host)
     if service is None:
@@ -443,12 +446,22 @@ def beside_kubelet(host: Host, inputs: AllocationInput, granted: t.Iterable[Gran
     if config.unread:
         return inputs._replace(kubelet=service, kubelet_unread=config.unread, not_kubelets=kept)
     keeps_off = config.reserved if config.policy == "static" and config.strict else cpuset.EMPTY
-    if config.newer and keeps_off:
+    said = ""
+    if keeps_off:
         from ..host import kubelet_node, kubelet_state
 
-        theirs = kubelet_state.given_to_pods(host, kubelet_node.files(host, kubelet_node.of_unit(host)).root_dir)
-        keeps_off = kept if theirs is None else keeps_off - theirs
-        said = f"{config.newer[0]} was changed after the running kubelet began: {kubelet_node.way_to_read(host, config.newer)}"
+        root = kubelet_node.files(host, kubelet_node.of_unit(host)).root_dir
+        theirs, file = kubelet_state.given_to_pods(host, root), kubelet_state.cpu_file(root)
+        if config.newer:
+            said = f"{config.newer[0]} was changed after the running kubelet began: {kubelet_node.way_to_read(host, config.newer)}"
+        elif theirs is None and host.exists(file):
+            said = f"{file} does not say which CPUs it gives to pods: {STATE_WAY_OUT.format(file)}"
+        elif theirs and theirs & keeps_off:
+            said = f"{file} has CPUs {cpuset.format(theirs & keeps_off)} for pods: {STATE_WAY_OUT.format(file)}"
+        if theirs is None and said:
+            keeps_off = kept
+        keeps_off -= theirs or cpuset.EMPTY
+    if said:
         return inputs._replace(kubelet=service, kubelet_newer=said, not_kubelets=keeps_off)
     return inputs._replace(kubelet=service, not_kubelets=keeps_off)
 

@@ -103,6 +103,39 @@ def test_what_the_running_kubelet_has_not_read_grants_no_cpu_of_pods(fake: node.
         applying.declare(fake.host(), declared(own(4)))
 
 
+STATE = "/var/lib/kubelet/cpu_manager_state"
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_what_the_state_of_a_kubelet_gives_to_pods_is_granted_to_no_workload(runs: bool, fake: node.Node) -> None:
+    """A drop-in that was deleted, or a file that came with an earlier time, leaves no file that is newer than the running kubelet."""
+    run_kubelet(fake)
+    if not runs:
+        stopped(fake)
+    rows = {"policyName": "static", "defaultCpuSet": "2-3,7", "entries": {"uid": {"main": "6"}}, "checksum": 0}
+    fake.put(STATE, json.dumps(rows))
+    assert granted(fake, own(2)) == {1, 5}
+    assert granted(fake, own(4)) == frozenset()
+    with pytest.raises(
+        CorralError, match=r"cpu_manager_state has CPUs 2,6 for pods: drain the node, then systemctl stop kubelet"
+    ):
+        applying.declare(fake.host(), declared(own(4)))
+    fake.put(STATE, json.dumps({**rows, "defaultCpuSet": "3,7", "entries": {}}))
+    assert granted(fake, own(4)) == {1, 5, 2, 6}
+
+
+@pytest.mark.parametrize("text", ['{"policyName": "none", "defaultCpuSet": "", "checksum": 0}', '{"policyName": "st'])
+def test_a_state_of_a_kubelet_that_does_not_say_what_pods_have_grants_nothing_new(text: str, fake: node.Node) -> None:
+    """Its pods may run on all CPUs: it began before its file had the policy static."""
+    run_kubelet(fake)
+    fake.put(STATE, text)
+    assert granted(fake, own(2)) == frozenset()
+    with pytest.raises(
+        CorralError, match=r"cpu_manager_state does not say which CPUs it gives to pods: drain the node"
+    ):
+        applying.declare(fake.host(), declared(own(2)))
+
+
 @pytest.mark.parametrize(
     "place", ["runtime.slice", "runtime.slice/runtime-node.slice", "system.slice/system-node.slice"]
 )
