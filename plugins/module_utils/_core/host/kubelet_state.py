@@ -24,6 +24,9 @@ from ..model.values.sizes import page_text
 from . import kubelet_node, kubelet_unit
 from .files import Host
 
+if t.TYPE_CHECKING:
+    from ..model.status.conflicts import Kubelet
+
 GATE = "PodLevelResourceManagers"
 
 
@@ -57,6 +60,19 @@ def given_to_pods(host: Host, root_dir: str) -> t.Optional[frozenset[int]]:
     except Refused:
         return None
     return found.default.union(*pod_findings.exclusive_of(found).values())
+
+
+def reserved_for_pods(host: Host, config: Kubelet) -> frozenset[int]:
+    """The CPUs that a kubelet keeps off pods by its files, and that its own file has for pods: it began with other files."""
+    if not (config.policy == "static" and config.strict and config.reserved):
+        return frozenset()
+    root = kubelet_node.files(host, kubelet_node.of_unit(host)).root_dir
+    return config.reserved & (given_to_pods(host, root) or frozenset())
+
+
+def restart_past(file: str) -> str:
+    """How a kubelet restarts whose state file has reserved CPUs for pods: with strict-cpu-reservation it does not start with that."""
+    return f"drain the node, then systemctl stop {kubelet_unit.UNIT}, rm {file}, systemctl start {kubelet_unit.UNIT}"
 
 
 def gate(config: Config) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import kubelet_node, kubelet_unit
+from ..host import kubelet_node, kubelet_state, kubelet_unit, other_agents
 from ..host.files import Host
 from ..model.kubelet import config_text
 from ..model.kubelet.kubelet_config import DEFAULT
@@ -61,15 +61,21 @@ def overridden_item(host: Host, one: Difference) -> Change:
     return Change(NAME, one.key, "value", one.actual, one.wanted, reason, one.origin, (), UNCHANGEABLE)
 
 
-def older_than_files(host: Host, seen: Observation) -> list[Change]:
-    """The item of a kubelet that has not read its files: it began before they were changed, and nothing else restarts it."""
+def older_than_files(host: Host, seen: Observation, *, bounds: bool) -> list[Change]:
+    """The item of a kubelet that has not read its files: it began before they were changed, and nothing else restarts it.
+
+    ``bounds``: the pools keep to what it reserves, so that a state file which does not fit its files counts as well.
+    """
     newer = kubelet_node.newer_files(host, seen.process, seen.places, seen.layers)
+    way = kubelet_node.way_to_read(host, newer)
+    if bounds and seen.process is not None:
+        if kubelet_state.reserved_for_pods(host, other_agents.configured_kubelet(host)):
+            file = kubelet_state.cpu_file(seen.places.root_dir)
+            newer, way = newer or [file], kubelet_state.restart_past(file)
     if not newer:
         return []
     process = seen.process.pid if seen.process else ""
-    reason = (
-        f"the running kubelet (process {process}) began before this change: {kubelet_node.way_to_read(host, newer)}"
-    )
+    reason = f"the running kubelet (process {process}) began before this change: {way}"
     return [
         Change(NAME, kubelet_unit.UNIT, "files", f"changed since: {', '.join(newer)}", "read by the kubelet", reason, newer[0],
                (), UNCHANGEABLE, "next start", "service restart")

@@ -40,8 +40,6 @@ if t.TYPE_CHECKING:
 # A workload that was admitted by hand must start in its slice within so many seconds, else its grant ends.
 START_SECONDS = 120
 BY_HAND = "by-hand"
-# A kubelet with strict-cpu-reservation does not start with a state in which pods have reserved CPUs.
-STATE_WAY_OUT = "drain the node, then systemctl stop kubelet.service, rm {0}, systemctl start kubelet.service"
 LISTED = 4  # grants that cannot be read and are named one by one
 
 
@@ -455,9 +453,9 @@ def beside_kubelet(host: Host, inputs: AllocationInput, granted: t.Iterable[Gran
         if config.newer:
             said = f"{config.newer[0]} was changed after the running kubelet began: {kubelet_node.way_to_read(host, config.newer)}"
         elif theirs is None and host.exists(file):
-            said = f"{file} does not say which CPUs it gives to pods: {STATE_WAY_OUT.format(file)}"
+            said = f"{file} does not say which CPUs it gives to pods: {kubelet_state.restart_past(file)}"
         elif theirs and theirs & keeps_off:
-            said = f"{file} has CPUs {cpuset.format(theirs & keeps_off)} for pods: {STATE_WAY_OUT.format(file)}"
+            said = f"{file} has CPUs {cpuset.format(theirs & keeps_off)} for pods: {kubelet_state.restart_past(file)}"
         if theirs is None and said:
             keeps_off = kept
         keeps_off -= theirs or cpuset.EMPTY

@@ -100,18 +100,21 @@ def beside_kubelet(host: Host, computed: Pools, topology: Topology) -> Pools:
     """The pools as far as the CPUs allow that the node's kubelet reserves: another one could be a pod's own.
 
     A kubelet whose configuration cannot be read, or has changed since the kubelet began, reserves what it did when the pools were
-    published last; only what it will reserve as well once it starts again counts.
+    published last; only what it will reserve as well once it starts again counts. What its state file has for pods never does.
     """
     from ..host import kubelet_unit, other_agents, other_gc
 
     service = other_gc.kubelet(host)
     if service != kubelet_unit.UNIT and (service is not None or not kubelet_unit.is_installed(host)):
         return computed  # What a kubelet left that was removed bounds nothing, nor does one within another program.
+    from ..host import kubelet_state
+
     config = other_agents.configured_kubelet(host)
     reserve = config.reserved
     if config.unread or config.newer:
         known = published_reserve(host)
         reserve = (known & reserve) or known or reserve
+    reserve -= kubelet_state.reserved_for_pods(host, config)
     wanted = computed.reserved | computed.isolated | computed.exclusive
     return computed if reserve == wanted else pools.within(computed, topology, reserve)
 

@@ -37,8 +37,8 @@ class Tuned(NamedTuple):
 class Kubelet(NamedTuple):
     """A kubelet's CPU manager; ``reserved`` are its reservedSystemCPUs, ``file`` the file or flag that sets these.
 
-    ``unread`` is what is wrong with its configuration: then nothing else is known of it. ``newer`` are the files that the running kubelet
-    has not read as they are now: it may reserve other CPUs.
+    ``unread`` is what is wrong with its configuration: then nothing else is known of it. ``newer`` are the files, and folders of
+    drop-ins, that the running kubelet has not read as they are now: it may reserve other CPUs.
     """
 
     file: str

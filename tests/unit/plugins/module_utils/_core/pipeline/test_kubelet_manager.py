@@ -1376,6 +1376,56 @@ def others_dropin(fake: node.Node, text: str) -> str:
     return path
 
 
+def removed(fake: node.Node, path: str) -> None:
+    """The file goes, which changes its folder while the kubelet runs."""
+    fake.drop(path)
+    later = os.stat(fake.root / CONFIG[1:]).st_mtime + 60
+    os.utime(fake.root / DROPINS[1:], (later, later))
+
+
+def restored(fake: node.Node, path: str) -> None:
+    """As cp -p does: the time is that of the copy."""
+    before = os.stat(fake.root / path[1:])
+    fake.put(path, "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n")
+    os.utime(fake.root / path[1:], (before.st_mtime - 1000,) * 2)
+
+
+@pytest.mark.parametrize(("changes", "has_state"), [(removed, True), (removed, False), (restored, True)])
+def test_what_no_file_tells_of_the_running_kubelet_reserves_no_cpu_of_pods(
+    changes: t.Callable[[node.Node, str], None], has_state: bool, fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    """A drop-in of others was deleted, as its item says: system services got CPUs of pods, and nothing said that a restart is due."""
+    others = f"{DROPINS}/50-others.conf"
+    fake.put(
+        others, "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nreservedSystemCPUs: 0,2-4,6-7\n"
+    )
+    sections: dict[str, t.Any] = {"cpu": {**CPU, "reserved": {"cpus": "0-2,4,6"}}, "kubelet": STATIC}
+    runs.declare(fake.host(), **sections)
+    assert kubelet.config["reservedSystemCPUs"] == "0,2-4,6-7"
+    assert runs.tick(fake.host()) == 2
+    if not has_state:
+        fake.drop("/var/lib/kubelet/cpu_manager_state")
+    changes(fake, others)
+    for dummy in range(2):
+        assert runs.tick(fake.host()) == 2
+        assert cpus_of(fake, "system.slice") == ("0,2,4,6",)
+        (item,) = json.loads(fake.get(state.STATUS))["items"]
+        assert (item["subject"], item["property"]) == ("kubelet.service", "files")
+        way = "drain the node, then systemctl stop kubelet.service, rm /var/lib/kubelet/cpu_manager_state, systemctl start"
+        assert (way if has_state else "systemctl restart kubelet.service") in item["reason"]
+        assert item["reason"].endswith("; system services have CPUs 0,2,4,6 meanwhile")
+        runs.declare(fake.host(), **sections)
+        assert cpus_of(fake, "system.slice") == ("0,2,4,6",)
+    kubelet.stop(fake)
+    if has_state:
+        fake.drop("/var/lib/kubelet/cpu_manager_state")
+    os.utime(fake.root / DROPINS[1:])  # A minute later.
+    kubelet.start(fake)
+    runs.tick(fake.host())
+    assert cpus_of(fake, "system.slice") == ("0-2,4,6",)
+    assert runs.tick(fake.host()) == 0
+
+
 OBSTACLES: dict[str, t.Callable[[node.Node, FakeKubelet], object]] = {
     "torn": lambda fake, dummy: others_dropin(fake, "maxPods: ["),
     "masked": lambda fake, dummy: masked(fake),
