@@ -14,6 +14,7 @@ import typing as t
 
 from ..host import cgroup, state
 from ..host.files import Host
+from ..model.cpu.slices import described
 from ..model.plan import make_step
 from ..model.plan.plan import CLAIM, CPUS, FILES, LIVE, UNCHANGEABLE, Change
 from ..model.systemd import unit_limits
@@ -33,6 +34,9 @@ def slice_changes(host: Host, tenant: Tenant, granted: t.Sequence[Grant]) -> lis
     """The changes of a tenant's slice: its drop-in, its start, and its limits in force."""
     unit = slice_of_tenant(tenant.name)
     exists, path = cgroup.exists(host, unit), dropin(unit, NAME)
+    guests = running_before(host, unit)
+    if guests:
+        return [guests]
     text, reason = tenant_slice.slice_text(tenant), f"limits of tenant {tenant.name}"
     phase = FILES if exists else CLAIM  # A slice that is yet to start finds it there.
     change = file_change(NAME, path, host.read(path), text, reason=reason, phase=phase)
@@ -55,6 +59,19 @@ def slice_changes(host: Host, tenant: Tenant, granted: t.Sequence[Grant]) -> lis
         step = make_step.unit_property(unit, name, value, LIVE)
         changes.append(Change(NAME, unit, name, actual, target, "the limit in force differs", location, (step,)))
     return changes
+
+
+def running_before(host: Host, unit: str) -> t.Optional[Change]:
+    """The item of what still runs in a slice that was a workload's own before it was the tenant's: it keeps the limits that it has."""
+    if not (host.read(dropin(unit, NAME)) or "").partition("\n[Slice]")[0].count(f"={described(unit)} ("):
+        return None
+    path = cgroup.path_of(unit)
+    names = [name for name in host.folders(path) if not name.endswith(".slice")]
+    names = [name for name in names if cgroup.populated_at(host, f"{path}/{name}")]
+    if not names:
+        return None
+    reason = f"it had this slice before the tenant of that name: stop {', '.join(names)}, then the slice gets the tenant's limits"
+    return Change(NAME, unit, "limits", "of what runs in it", "of the tenant", reason, path, (), UNCHANGEABLE)
 
 
 def override_changes(host: Host, tenant: Tenant, granted: t.Sequence[Grant]) -> list[Change]:

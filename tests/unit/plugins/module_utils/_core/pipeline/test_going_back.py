@@ -219,3 +219,25 @@ def test_the_declared_unit_does_not_start_on_the_cpus_of_another_one_that_runs_u
     assert runs.tick(fake.host()) == 0
     assert cpuset.format(fake.runs[DATAPLANE].cpus) == held(fake)["dataplane"]
     assert fake.get(MEMORY_MAX) == f"{128 << 20}\n"
+
+
+def test_what_runs_in_the_slice_of_a_tenant_of_its_name_keeps_its_limits(fake: node.Node) -> None:
+    """It got the tenant's limit of memory, below what it used, and the node was in sync."""
+    tenant = {**TENANT, "quota": [{"name": "all", "hard": {"limits.memory": "64Mi"}}]}
+    rows = [{"name": "feed", "match": {"unit": "feed.service"}, "limits": {"memory": "64Mi"}}]
+    own = ("acme", "--unit", EXTRA, *HOLDS, "cpu=100m,memory=1Gi")
+    changed(fake, Case(profile_with(tenants=[tenant], workloads=rows), profile_with(workloads=rows), own, (EXTRA,)))
+    limit = "/sys/fs/cgroup/corral.slice/corral-acme.slice/memory.max"
+    before = fake.get(limit)
+    assert before == f"{1 << 30}\n"
+    assert runs.command(fake.host(), "confirm", "--tick") == 0
+    for dummy in range(2):
+        assert runs.tick(fake.host()) == 2
+        assert fake.get(limit) == before
+        (item,) = status(fake)["items"]
+        assert (item["subject"], item["property"]) == ("corral-acme.slice", "limits")
+        assert "stop extra.service, then the slice gets the tenant's limits" in item["reason"]
+    services.stop(fake, EXTRA)
+    runs.tick(fake.host())
+    assert runs.tick(fake.host()) == 0
+    assert fake.get(limit) == f"{64 << 20}\n"
