@@ -28,5 +28,4 @@ def to(host: Host, declared: t.Optional[Profile]) -> bool:
     from . import unconfirmed_file
 
     found = unconfirmed_file.pending(host)
-    before = None if declared is None else profile.to_data(declared)
-    return found is not None and found.before == before
+    return found is not None and profile.is_data_of(found.before, declared)

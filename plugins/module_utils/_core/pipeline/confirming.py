@@ -136,7 +136,7 @@ def unconfirmed_from(host: Host, new: t.Optional[Pending], apply: Run) -> Outcom
 
 def needs_confirmation(host: Host, declared: Profile, terms: Terms) -> bool:
     """Whether a change waits for a confirmation. A change to the profile that was confirmed last does not: the node would go back to it."""
-    return terms.seconds > 0 and confirmed_last(host, unconfirmed_file.pending(host)) != profile.to_data(declared)
+    return terms.seconds > 0 and not profile.is_data_of(confirmed_last(host, unconfirmed_file.pending(host)), declared)
 
 
 def confirmed_last(host: Host, earlier: t.Optional[Pending]) -> t.Optional[dict[str, t.Any]]:

@@ -19,7 +19,7 @@ from ..model.values.errors import CorralError, Problem
 
 def applied_already(host: Host, declared: Profile) -> bool:
     """Whether this very profile was the last to be applied on this node."""
-    return bool(state.read_json(host, state.APPLIED) == profile.to_data(declared))
+    return profile.is_data_of(state.read_json(host, state.APPLIED), declared)
 
 
 def read_declared(host: Host) -> t.Optional[Profile]:

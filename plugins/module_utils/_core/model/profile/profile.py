@@ -196,6 +196,19 @@ def parse_workloads(rows: object) -> tuple[Workload, ...]:
     return profile_workloads.build(values.get("workloads", ()))
 
 
+def is_data_of(data: object, profile: t.Optional[Profile]) -> bool:
+    """Whether this is the data of a profile (None: of no profile). Another version of Corral may have written other defaults out."""
+    if profile is None or data is None:
+        return profile is None and data is None
+    known = to_data(profile)
+    if data == known:
+        return True
+    try:
+        return to_data(parse(data)) == known
+    except CorralError:
+        return False
+
+
 def to_data(profile: Profile) -> dict[str, t.Any]:
     """The profile as plain JSON data, defaults written out; ``parse`` gives the same profile back."""
     data: dict[str, t.Any] = {"name": profile.name, "version": profile.version, "mode": profile.mode}

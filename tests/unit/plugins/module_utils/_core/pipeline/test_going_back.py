@@ -241,3 +241,42 @@ def test_what_runs_in_the_slice_of_a_tenant_of_its_name_keeps_its_limits(fake: n
     runs.tick(fake.host())
     assert runs.tick(fake.host()) == 0
     assert fake.get(limit) == f"{64 << 20}\n"
+
+
+def of_an_older_version(fake: node.Node) -> None:
+    """The record of the applied profile as a version wrote it that did not know an option."""
+    data = json.loads(fake.get(state.APPLIED))
+    del data["cpu"]["options"]["strict-cpu-reservation"]
+    fake.put(state.APPLIED, json.dumps(data))
+
+
+def test_a_node_goes_back_to_a_profile_that_an_older_version_applied(fake: node.Node) -> None:
+    """What workloads have kept it from that for as long as they had it."""
+    case = CASES["another has its CPUs"]
+    add_units(fake)
+    services.add(fake, EXTRA)
+    assert not runs.install(fake.host()).error
+    roll_out(fake, case.before)
+    of_an_older_version(fake)
+    confirming.declare(fake.host(), profile.parse(case.after), None, Terms(SECONDS))
+    assert runs.command(fake.host(), "admit", *case.admitted) == 0
+    fake.wait(SECONDS + 1)
+    assert runs.command(fake.host(), "confirm", "--tick") == 0
+    went_back(fake, case)
+
+
+def test_what_a_node_cannot_give_is_drift_after_an_update_of_corral_too(fake: node.Node) -> None:
+    """Ticks refused the profile as one that was never applied."""
+    case = CASES["another has its CPUs"]
+    changed(fake, case)
+    assert runs.command(fake.host(), "confirm", "--tick") == 0
+    of_an_older_version(fake)
+    went_back(fake, case)
+
+
+def test_the_profile_that_an_older_version_applied_waits_for_no_confirmation(fake: node.Node) -> None:
+    add_units(fake)
+    roll_out(fake, PROFILE)
+    of_an_older_version(fake)
+    assert not confirming.needs_confirmation(fake.host(), profile.parse(PROFILE), Terms(SECONDS))
+    assert confirming.needs_confirmation(fake.host(), profile.parse(without("dataplane")), Terms(SECONDS))
