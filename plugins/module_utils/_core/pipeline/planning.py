@@ -111,20 +111,24 @@ def beside_kubelet(host: Host, computed: Pools, topology: Topology) -> Pools:
 
     config = other_agents.configured_kubelet(host)
     reserve = config.reserved
-    if config.unread or config.newer:
-        known = published_reserve(host)
-        reserve = (known & reserve) or known or reserve
-    reserve -= kubelet_state.reserved_for_pods(host, config)
+    theirs = kubelet_state.reserved_for_pods(host, config)
+    if config.unread or config.newer or theirs:
+        known = published_reserve(host) - theirs
+        reserve = (known & reserve) or known or (reserve - theirs)
     wanted = computed.reserved | computed.isolated | computed.exclusive
     return computed if reserve == wanted else pools.within(computed, topology, reserve)
 
 
 def published_reserve(host: Host) -> frozenset[int]:
-    """The CPUs that were kept off pods when the pools were published last; none in the time between a boot and that."""
+    """The CPUs that were kept off pods when the pools were published last; where that is lost, those that the slices have."""
     known = state.read_json(host, state.PUBLISHED[1])
     data = known if isinstance(known, dict) else {}
-    found = (cgroup.cpu_list(str(data.get(name) or "")) or frozenset() for name in ("reserved", "isolated"))
-    return frozenset[int]().union(*found)
+    texts = [str(data.get(name) or "") for name in ("reserved", "isolated")]
+    if not any(texts):
+        from ..model.workload.grants import ISOLATED_SLICE
+
+        texts = [host.read(f"{cgroup.path_of(unit)}/cpuset.cpus") or "" for unit in ("system.slice", ISOLATED_SLICE)]
+    return frozenset[int]().union(*(cgroup.cpu_list(text) or () for text in texts))
 
 
 def resolve(

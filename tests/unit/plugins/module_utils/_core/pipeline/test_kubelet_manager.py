@@ -1426,6 +1426,40 @@ def test_what_no_file_tells_of_the_running_kubelet_reserves_no_cpu_of_pods(
     assert runs.tick(fake.host()) == 0
 
 
+@pytest.mark.parametrize("text", [None, '{"res'])
+def test_what_was_published_is_known_by_the_slices_where_it_is_lost(
+    text: str | None, fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    """With a file that the running kubelet has not read, and without the pools of before, its pods lost a CPU to system services."""
+    shares = {**STATIC, "cpu_manager_policy_options": {"strict-cpu-reservation": False}}
+    runs.declare(fake.host(), cpu={"reserved": {"cpus": "0,2,4,6"}}, kubelet=shares)
+    others_dropin(fake, "reservedSystemCPUs: 0-2,4,6\n")
+    declared_by_hand(fake, cpu={"reserved": {"cpus": "0-2,4,6"}}, kubelet=shares)
+    if text is None:
+        fake.drop("/run/corral/pools.json")
+    else:
+        fake.put("/run/corral/pools.json", text)
+    for dummy in range(2):
+        runs.tick(fake.host())
+        assert cpus_of(fake, "system.slice") == ("0,2,4,6",)
+    assert kubelet.config["reservedSystemCPUs"] == "0,2,4,6"
+
+
+def test_a_reserve_that_pods_have_as_a_whole_gives_system_services_nothing_of_it(
+    fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    """A file came with an earlier time, and reserves only CPUs that the running kubelet has for pods."""
+    runs.declare(fake.host(), cpu={"reserved": {"cpus": "0,2,4,6"}}, kubelet=STATIC)
+    others = others_dropin(fake, "reservedSystemCPUs: 1,5\n")
+    os.utime(fake.root / others[1:], (0, 0))
+    os.utime(fake.root / DROPINS[1:], (0, 0))
+    declared_by_hand(fake, cpu={"reserved": {"cpus": "1,5"}}, kubelet=STATIC)
+    for dummy in range(2):
+        runs.tick(fake.host())
+        assert cpus_of(fake, "system.slice") == ("0,2,4,6",)
+    assert kubelet.config["reservedSystemCPUs"] == "0,2,4,6"
+
+
 OBSTACLES: dict[str, t.Callable[[node.Node, FakeKubelet], object]] = {
     "torn": lambda fake, dummy: others_dropin(fake, "maxPods: ["),
     "masked": lambda fake, dummy: masked(fake),
