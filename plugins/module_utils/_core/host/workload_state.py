@@ -172,6 +172,17 @@ def seen_grants(host: Host) -> list[Grant]:
     return found
 
 
+def unit_in(host: Host, grant: Grant, unit: str) -> str:
+    """The unit that runs on the CPUs of a grant: this one, unless only another one does, which it may be for by the name alone."""
+    if not (unit and grant.cpus):
+        return unit
+    path = cgroup.path_of(grant.slice)
+    found = [
+        name for name in host.folders(path) if name.endswith(".service") and cgroup.populated_at(host, f"{path}/{name}")
+    ]
+    return unit if unit in found or not found else found[0]
+
+
 def delivered_devices(host: Host) -> dict[str, tuple[str, tuple[GrantedDevice, ...]]]:
     """The units of workloads ("" for none) and the devices that they have been given since the boot, by the files that are there for
     their environment.

@@ -519,7 +519,7 @@ def rebuilt(host: Host, listed: t.Sequence[ResourceRequirements], earlier: Check
             containers=before.containers if before and same else (),
             requests=need.requests if need else (),
             limits=need.limits if need else (),
-            unit=admission.unit_of(need) if need else before.unit if before else "",
+            unit=workload_state.unit_in(host, one, admission.unit_of(need)) if need else before.unit if before else "",
             since=before.since if before else int(host.now()),
             devices=delivered[one.workload][1] if one.workload in delivered else before.devices if before else (),
         )

@@ -188,17 +188,21 @@ def test_what_runs_in_the_slice_of_a_workload_stops_before_a_first_profile_goes_
     assert [fake.has(path) for path in (state.UNCONFIRMED, state.DECLARED, CHECKPOINT)] == [False, False, False]
 
 
+@pytest.mark.parametrize("is_lost", [False, True], ids=["", "and the checkpoint is lost"])
 @pytest.mark.parametrize("hold", ["declared", "running"])
 @pytest.mark.parametrize("of_other", ["declared", "running"])
 def test_the_declared_unit_does_not_start_on_the_cpus_of_another_one_that_runs_under_its_name(
-    of_other: str, hold: str, fake: node.Node
+    of_other: str, hold: str, is_lost: bool, fake: node.Node
 ) -> None:
     """What was admitted under the name runs in the slice that is the declared one's by now, until it stops."""
     rows = [{**one, "hold": hold} if one["name"] == "dataplane" else one for one in PROFILE["workloads"]]
     own = ("dataplane", "--unit", EXTRA, "--hold", of_other, "--limits", "cpu=2,memory=1Gi")
     changed(fake, Case(profile_with(workloads=rows), without("dataplane"), own, (EXTRA,)))
     assert runs.command(fake.host(), "confirm", "--tick") == 0
-    runs.tick(fake.host())
+    for path in (CHECKPOINT, f"{CHECKPOINT}.previous") if is_lost else ():
+        fake.put(path, "lost")
+    for dummy in range(2):
+        runs.tick(fake.host())
     assert [(one["subject"], one["property"]) for one in status(fake)["items"]] == [("dataplane", "match.unit")]
     mine, memory = fake.runs[EXTRA].cpus, fake.get(MEMORY_MAX)
     assert memory == f"{1 << 30}\n"
