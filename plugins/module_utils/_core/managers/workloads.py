@@ -241,11 +241,11 @@ def workload_part(
 def in_slice_of_tenant(need: ResourceRequirements, unit: str) -> Change:
     """The item of a workload that was admitted under a tenant's name, which no run does any more: both have one slice.
 
-    It has the tenant's limits: those of the workload would be limits of all that the tenant runs.
+    The workload does not set its limits there: they would be limits of all that the tenant runs.
     """
     name = need.workload.name
     reason = (
-        f"has the name of a tenant, whose limits this slice has: corral release {name}, and admit it under another name"
+        f"has the name of a tenant, whose slice this is as well: corral release {name}, and admit it under another name"
     )
     return Change(NAME, name, "slice", unit, "one of its own", reason, cgroup.path_of(unit), (), UNCHANGEABLE)
 

@@ -392,19 +392,24 @@ def test_what_an_earlier_version_admitted_under_a_tenants_name_is_told_and_its_s
         assert runs.tick(fake.host()) == 2
         found = status(fake)
         assert (found["error"], found["last_changed"] and found["last_changed"]["time"] == fake.time) == (None, False)
-        (item,) = found["items"]
+        item = found["items"][-1]
         assert (item["subject"], item["property"], item["verdict"]) == ("acme", "slice", "unchangeable")
         assert item["reason"] == (
-            "has the name of a tenant, whose limits this slice has: corral release acme, and admit it under another name"
+            "has the name of a tenant, whose slice this is as well: corral release acme, and admit it under another name"
         )
-        assert limits(fake) == {"memory.max": str(1 << 30), "pids.max": "200", "cpu.weight": "20"}
-        assert fake.get(f"{TENANT}/cpu.max").split()[0] == "max"
+        # What runs keeps the limits with which it began.
+        others = [] if tenant_first else [("corral-acme.slice", "limits", "unchangeable")]
+        assert [(one["subject"], one["property"], one["verdict"]) for one in found["items"][:-1]] == others
+        assert limits(fake)["memory.max"] == str((1 << 30) if tenant_first else (16 << 20))
+        assert fake.get(f"{TENANT}/cpu.max").split()[0] == ("max" if tenant_first else "10000")
         assert "extra.service" in fake.runs, "it runs on"
     assert runs.command(fake.host(), "release", "acme") == 0
     services.stop(fake, "extra.service")
     fake.wait(10)
     runs.tick(fake.host())
     in_sync(fake)
+    assert limits(fake) == {"memory.max": str(1 << 30), "pids.max": "200", "cpu.weight": "20"}
+    assert fake.get(f"{TENANT}/cpu.max").split()[0] == "max"
 
 
 def test_an_admission_by_hand_gets_defaults_and_has_a_priority(rolled: node.Node) -> None:
