@@ -441,3 +441,18 @@ def test_a_pod_gets_the_peak_of_its_containers(shown: list[str], fake: node.Node
     assert fake.has(f"/etc/systemd/system/{parent}.d/10-corral-cpu.conf")
     spec = json.loads(fake.get(test_devices_granted.SPEC))
     assert container.words.split()[-2] in [f"{spec['kind']}={device['name']}" for device in spec["devices"]]
+
+
+@shows("docs/workloads.md", "  - name: web", "# podman pod create --name web --share-parent=false")
+def test_a_pod_on_the_shared_pool_has_its_containers_in_its_slice(shown: list[str], fake: node.Node) -> None:
+    workloads = yaml.safe_load(shown[0])
+    for row in workloads[0]["containers"]:
+        row["limits"]["cpu"] = "500m"
+    assert not runs.install(fake.host()).error
+    roll_out(fake, {**MINIMAL, "workloads": workloads})
+    pod, container = commands_of(shown[1])
+    assert "--cgroup-parent" not in pod.words
+    (parent,) = [word.partition("=")[2] for word in container.words.split() if word.startswith("--cgroup-parent=")]
+    assert fake.has(f"/etc/systemd/system/{parent}.d/10-corral-workloads.conf")
+    spec = json.loads(fake.get(test_devices_granted.SPEC))
+    assert container.words.split()[-2] in [f"{spec['kind']}={device['name']}" for device in spec["devices"]]

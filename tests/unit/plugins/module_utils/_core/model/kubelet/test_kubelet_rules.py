@@ -159,17 +159,17 @@ REFUSED: list[tuple[dict[str, t.Any], dict[str, t.Any], str]] = [
     (
         {"podPidsLimit": 256, "maxPods": 128, "kubeReserved": {"pid": "1"}}, {},
         ("podPidsLimit: 256: 128 pods with 256 tasks each and 1 reserved ones are more than the 32768 tasks of this machine (pid_max, "
-        "threads-max): write at most 255"),
+         "threads-max): write at most 255"),
     ),
     (
         {"podPidsLimit": 2, "maxPods": 40000}, {},
         ("podPidsLimit: 2: 40000 pods with 2 tasks each and 0 reserved ones are more than the 32768 tasks of this machine (pid_max, "
-        "threads-max): write at most 1,"),
+         "threads-max): write at most 1,"),
     ),
     (
         {"podPidsLimit": 40000, "maxPods": 1}, {},
         ("podPidsLimit: 40000: 1 pods with 40000 tasks each and 0 reserved ones are more than the 32768 tasks of this machine (pid_max, "
-        "threads-max): write at most 32768,"),
+         "threads-max): write at most 32768,"),
     ),
     (
         {"memoryManagerPolicy": "Static", "reservedMemory": [{"numaNode": 0, "limits": {"hugepages-2Mi": "4Mi"}}]}, {},
