@@ -295,7 +295,8 @@ def leaked() -> None:
         run("systemctl", "stop", os.path.basename(group))
     for one in trees_of(group):
         for folder, dummy_folders, dummy_files in os.walk(one, topdown=False):
-            os.rmdir(folder)
+            with contextlib.suppress(FileNotFoundError):
+                os.rmdir(folder)
     wait("their control groups are gone", lambda: not trees_of(group))
     shutil.rmtree(f"{ROOT}/pods/{uid}")
     found = json.loads(run("corral", "kubelet", "--json", code=2))["findings"]
@@ -312,8 +313,11 @@ def leaked() -> None:
 
 
 def kill_all(group: str) -> list[str]:
-    """Kill the processes in a control group and in those below it; the processes that there were."""
-    found = [pid for path in glob.glob(f"{group}/**/cgroup.procs", recursive=True) for pid in read(path).split()]
+    """Kill the processes in a control group and in those below it, which the runtime may remove meanwhile; the processes that there were."""
+    found: list[str] = []
+    for path in glob.glob(f"{group}/**/cgroup.procs", recursive=True):
+        with contextlib.suppress(OSError):
+            found += read(path).split()
     for one in found:
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(one), signal.SIGKILL)
