@@ -1379,8 +1379,7 @@ def others_dropin(fake: node.Node, text: str) -> str:
 def removed(fake: node.Node, path: str) -> None:
     """The file goes, which changes its folder while the kubelet runs."""
     fake.drop(path)
-    later = os.stat(fake.root / CONFIG[1:]).st_mtime + 60
-    os.utime(fake.root / DROPINS[1:], (later, later))
+    fake.changes[DROPINS] = time.time() + 60
 
 
 def restored(fake: node.Node, path: str) -> None:
@@ -1419,7 +1418,7 @@ def test_what_no_file_tells_of_the_running_kubelet_reserves_no_cpu_of_pods(
     kubelet.stop(fake)
     if has_state:
         fake.drop("/var/lib/kubelet/cpu_manager_state")
-    os.utime(fake.root / DROPINS[1:])  # A minute later.
+    fake.changes.clear()  # A minute later.
     kubelet.start(fake)
     runs.tick(fake.host())
     assert cpus_of(fake, "system.slice") == ("0-2,4,6",)
