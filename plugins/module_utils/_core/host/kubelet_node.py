@@ -144,11 +144,11 @@ def folders_of(host: Host, folder: str) -> list[str]:
     return [folder, *(path for name in host.folders(folder) for path in folders_of(host, f"{folder}/{name}"))]
 
 
-def way_to_read(host: Host, newer: t.Iterable[str]) -> str:
+def way_to_read(host: Host, newer: t.Iterable[str], restart: str = f"systemctl restart {UNIT}") -> str:
     """What makes the kubelet read these files. One that was written while the clock was ahead stays newer whenever the kubelet begins."""
     ahead = [path for path in newer if (host.changed(path) or 0) > host.now() + SLACK]
     touch = f"touch {' '.join(ahead)} (its time is in the future), then " if ahead else ""
-    return f"{touch}systemctl restart {UNIT}"
+    return f"{touch}{restart}"
 
 
 def layers(host: Host, places: KubeletFiles) -> tuple[list[Layer], list[str]]:

@@ -16,6 +16,7 @@ from ..model.kubelet.kubelet_config import DEFAULT
 from ..model.kubelet.kubelet_drift import Difference
 from ..model.plan.plan import UNCHANGEABLE, Change, Step
 from ..model.systemd.unit_file import settings
+from ..model.values import cpuset
 from . import kubelet_change
 from .kubelet_observed import Observation
 from .kubelet_places import DROPIN, NAME
@@ -64,19 +65,27 @@ def overridden_item(host: Host, one: Difference) -> Change:
 def older_than_files(host: Host, seen: Observation, *, bounds: bool) -> list[Change]:
     """The item of a kubelet that has not read its files: it began before they were changed, and nothing else restarts it.
 
-    ``bounds``: the pools keep to what it reserves, so that a state file which does not fit its files counts as well.
+    ``bounds``: the pools keep to what it reserves, so that a state file which does not fit its files counts as well, also of a kubelet
+    that does not run: it would not start.
     """
     newer = kubelet_node.newer_files(host, seen.process, seen.places, seen.layers)
     way = kubelet_node.way_to_read(host, newer)
-    if bounds and seen.process is not None:
-        if kubelet_state.reserved_for_pods(host, other_agents.configured_kubelet(host)):
-            file = kubelet_state.cpu_file(seen.places.root_dir)
-            newer, way = newer or [file], kubelet_state.restart_past(file)
+    actual, wanted = f"changed since: {', '.join(newer)}", "read by the kubelet"
+    theirs = kubelet_state.reserved_for_pods(host, other_agents.configured_kubelet(host)) if bounds else None
+    if theirs:
+        file = kubelet_state.cpu_file(seen.places.root_dir)
+        way = kubelet_node.way_to_read(host, newer, kubelet_state.restart_past(file))
+        if not newer:
+            actual, wanted = f"{file} has CPUs {cpuset.format(theirs)} for pods", "reserved"
+        newer = newer or [file]
     if not newer:
         return []
-    process = seen.process.pid if seen.process else ""
-    reason = f"the running kubelet (process {process}) began before this change: {way}"
+    began = (
+        f"the running kubelet (process {seen.process.pid}) began before this change"
+        if seen.process
+        else "the kubelet does not start with that"
+    )
     return [
-        Change(NAME, kubelet_unit.UNIT, "files", f"changed since: {', '.join(newer)}", "read by the kubelet", reason, newer[0],
-               (), UNCHANGEABLE, "next start", "service restart")
+        Change(NAME, kubelet_unit.UNIT, "files", actual, wanted, f"{began}: {way}", newer[0], (), UNCHANGEABLE, "next start",
+               "service restart")
     ]  # fmt: skip

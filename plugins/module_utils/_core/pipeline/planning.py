@@ -220,6 +220,7 @@ def keeping_kubelet(host: Host, context: Context, parts: t.Mapping[str, Part]) -
     """
     from ..host import kubelet_unit
     from ..model.kubelet.kubelet_wanted import RESERVED_CPUS
+    from ..model.kubelet.state_files import CPU
 
     if context.declared_pools is not None or context.profile.cpu is None:
         return None
@@ -228,8 +229,11 @@ def keeping_kubelet(host: Host, context: Context, parts: t.Mapping[str, Part]) -
         return None  # What an earlier profile configured goes back to what others do, which is their matter.
     changes = part.changes
     reserves = [one for one in changes if one.subject == RESERVED_CPUS]
-    starts = any(one.target == kubelet_unit.UNIT and one.value == "start" for change in changes for one in change.steps)
-    if all(one.steps for one in reserves) and (reserves or starts):
+    steps = [step for change in changes for step in change.steps]
+    starts = any(one.target == kubelet_unit.UNIT and one.value == "start" for one in steps)
+    # One that is stopped starts without the state that this run sets aside.
+    aside = any(one.target.endswith(f"/{CPU.file}") and one.value is None for one in steps)
+    if all(one.steps for one in reserves) and (reserves or starts or aside):
         return None
     if beside_kubelet(host, context.pools, context.topology) is context.pools:
         return None

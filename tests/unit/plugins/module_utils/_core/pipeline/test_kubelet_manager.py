@@ -1459,6 +1459,42 @@ def test_a_reserve_that_pods_have_as_a_whole_gives_system_services_nothing_of_it
     assert kubelet.config["reservedSystemCPUs"] == "0,2,4,6"
 
 
+@pytest.mark.parametrize("mends", ["by hand", "run", "boot"])
+def test_a_kubelet_that_does_not_start_with_its_state_bounds_the_pools_and_says_so(
+    mends: str, fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    """It was restarted without its state set aside: the pools kept to less than declared, and the node was in sync."""
+    others = f"{DROPINS}/50-others.conf"
+    fake.put(
+        others, "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nreservedSystemCPUs: 0,2-4,6-7\n"
+    )
+    sections: dict[str, t.Any] = {"cpu": {**CPU, "reserved": {"cpus": "0-2,4,6"}}, "kubelet": STATIC}
+    runs.declare(fake.host(), **sections)
+    fake.drop(others)
+    kubelet.restart(fake)
+    assert not kubelet.pid
+    for dummy in range(2):
+        assert runs.tick(fake.host()) == 2
+        assert cpus_of(fake, "system.slice") == ("0,2,4,6",)
+        (item,) = json.loads(fake.get(state.STATUS))["items"]
+        assert (item["subject"], item["property"]) == ("kubelet.service", "files")
+        assert (item["actual"], item["wanted"]) == (f"{STATE} has CPUs 1 for pods", "reserved")
+        assert f"then systemctl stop kubelet.service, rm {STATE}, systemctl start kubelet.service" in item["reason"]
+        assert item["reason"].endswith("; system services have CPUs 0,2,4,6 meanwhile")
+    if mends == "by hand":
+        fake.drop(STATE)
+    elif mends == "run":
+        assert runs.declare(fake.host(), **sections).remaining == (), "the state is aside, so nothing bounds the pools"
+        assert cpus_of(fake, "system.slice") == ("0-2,4,6",)
+    else:
+        runs.tick(fake.host(), at_boot=True)
+    kubelet.start(fake)
+    assert kubelet.pid
+    runs.tick(fake.host())
+    assert cpus_of(fake, "system.slice") == ("0-2,4,6",)
+    assert runs.tick(fake.host()) == 0
+
+
 OBSTACLES: dict[str, t.Callable[[node.Node, FakeKubelet], object]] = {
     "torn": lambda fake, dummy: others_dropin(fake, "maxPods: ["),
     "masked": lambda fake, dummy: masked(fake),
