@@ -50,8 +50,11 @@ def cpu_file(root_dir: str) -> str:
     return f"{root_dir}/{CPU.file}"
 
 
-def given_to_pods(host: Host, root_dir: str) -> t.Optional[frozenset[int]]:
-    """The CPUs that a running kubelet with the policy static gives to pods, by its own file; None where that does not say."""
+def given_to_pods(host: Host, root_dir: str, *, exclusively: bool = False) -> t.Optional[frozenset[int]]:
+    """The CPUs that a running kubelet with the policy static gives to pods, by its own file; None where that does not say.
+
+    ``exclusively``: those that it gave to single pods alone.
+    """
     text = host.read(cpu_file(root_dir))
     if not text:
         return None
@@ -59,15 +62,19 @@ def given_to_pods(host: Host, root_dir: str) -> t.Optional[frozenset[int]]:
         found = state_files.restore_cpus(text, "static", pod_level=True)
     except Refused:
         return None
-    return found.default.union(*pod_findings.exclusive_of(found).values())
+    return (frozenset() if exclusively else found.default).union(*pod_findings.exclusive_of(found).values())
+
+
+def pods_own(host: Host, config: Kubelet) -> frozenset[int]:
+    """The CPUs of pods by a kubelet's own file that it could not reserve as well: those of single pods, with strict-cpu-reservation all."""
+    root = kubelet_node.files(host, kubelet_node.of_unit(host)).root_dir
+    shares = not (config.policy == "static" and config.strict)
+    return given_to_pods(host, root, exclusively=shares) or frozenset()
 
 
 def reserved_for_pods(host: Host, config: Kubelet) -> frozenset[int]:
-    """The CPUs that a kubelet keeps off pods by its files, and that its own file has for pods: it began with other files."""
-    if not (config.policy == "static" and config.strict and config.reserved):
-        return frozenset()
-    root = kubelet_node.files(host, kubelet_node.of_unit(host)).root_dir
-    return config.reserved & (given_to_pods(host, root) or frozenset())
+    """The CPUs that a kubelet reserves by its files, and that its own file has for pods: it began with other files."""
+    return config.reserved & pods_own(host, config) if config.reserved else frozenset()
 
 
 def restart_past(file: str) -> str:

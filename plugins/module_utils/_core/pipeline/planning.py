@@ -100,7 +100,8 @@ def beside_kubelet(host: Host, computed: Pools, topology: Topology) -> Pools:
     """The pools as far as the CPUs allow that the node's kubelet reserves: another one could be a pod's own.
 
     A kubelet whose configuration cannot be read, or has changed since the kubelet began, reserves what it did when the pools were
-    published last; only what it will reserve as well once it starts again counts. What its state file has for pods never does.
+    published last; only what it will reserve as well once it starts again counts. What its state file has for pods never does, and of a
+    kubelet that reserves none by its files that alone is left to pods.
     """
     from ..host import kubelet_unit, other_agents, other_gc
 
@@ -111,11 +112,12 @@ def beside_kubelet(host: Host, computed: Pools, topology: Topology) -> Pools:
 
     config = other_agents.configured_kubelet(host)
     reserve = config.reserved
-    theirs = kubelet_state.reserved_for_pods(host, config)
-    if config.unread or config.newer or theirs:
+    theirs = kubelet_state.pods_own(host, config)
+    if config.unread or config.newer or theirs & reserve:
         known = published_reserve(host) - theirs
         reserve = (known & reserve) or known or (reserve - theirs)
     wanted = computed.reserved | computed.isolated | computed.exclusive
+    reserve = reserve or wanted - theirs
     return computed if reserve == wanted else pools.within(computed, topology, reserve)
 
 

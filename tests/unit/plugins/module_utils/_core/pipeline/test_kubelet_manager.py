@@ -1495,6 +1495,67 @@ def test_a_kubelet_that_does_not_start_with_its_state_bounds_the_pools_and_says_
     assert runs.tick(fake.host()) == 0
 
 
+@pytest.mark.parametrize("policy", ["static", "none"])
+def test_a_reserve_has_no_cpu_of_a_pod_alone_without_strict_reservation_either(
+    policy: str, fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    """A drop-in of others went, as its item says, and the kubelet does not start any more: system services got a pod's own CPU."""
+    others = f"{DROPINS}/50-others.conf"
+    head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+    fake.put(others, f"{head}reservedSystemCPUs: 0,2,4,6\ncpuManagerPolicy: static\n")
+    kubelet.stop(fake)
+    fake.drop(STATE)
+    kubelet.start(fake)
+    section = {"cpu_manager_policy": policy, "max_pods": 50}
+    sections: dict[str, t.Any] = {"cpu": {"reserved": {"cpus": "0-2,4,6"}}, "kubelet": section}
+    runs.declare(fake.host(), **sections)
+    assert kubelet.config["reservedSystemCPUs"] == "0,2,4,6"
+    rows = {"policyName": "static", "defaultCpuSet": "0,2-7", "entries": {"uid": {"main": "1"}}, "checksum": 0}
+    fake.put(STATE, json.dumps(rows))
+    fake.drop(others)
+    fake.changes[DROPINS] = 0.0
+    for runs_now in (True, False):
+        for dummy in range(2):
+            assert runs.tick(fake.host()) == 2
+            assert cpus_of(fake, "system.slice") == ("0,2,4,6",)
+            (item,) = json.loads(fake.get(state.STATUS))["items"]
+            assert f"then systemctl stop kubelet.service, rm {STATE}, systemctl start kubelet.service" in item["reason"]
+            assert item["reason"].endswith("; system services have CPUs 0,2,4,6 meanwhile")
+        kubelet.restart(fake)
+        assert not kubelet.pid, runs_now
+    fake.drop(STATE)
+    kubelet.start(fake)
+    runs.tick(fake.host())
+    assert (bool(kubelet.pid), cpus_of(fake, "system.slice")) == (True, ("0-2,4,6",))
+    assert runs.tick(fake.host()) == 0
+
+
+@pytest.mark.parametrize("files", ["none", "static"])
+def test_a_kubelet_that_reserves_none_by_its_files_leaves_pods_their_cpus(
+    files: str, fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    """The file that reserved CPUs went, and Corral had written none of its own: it would have changed nothing."""
+    others = f"{DROPINS}/50-others.conf"
+    head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+    fake.put(others, f"{head}reservedSystemCPUs: 0,2,4,6\ncpuManagerPolicy: static\n")
+    kubelet.stop(fake)
+    fake.drop(STATE)
+    kubelet.start(fake)
+    cpu = {"reserved": {"cpus": "0-2,4,6"}}
+    runs.declare(fake.host(), cpu=cpu, kubelet={"cpu_manager_policy": "static"})
+    assert (kubelet.config["reservedSystemCPUs"], fake.has(DROPIN)) == ("0,2,4,6", False)
+    rows = {"policyName": "static", "defaultCpuSet": "0,2-7", "entries": {"uid": {"main": "1"}}, "checksum": 0}
+    fake.put(STATE, json.dumps(rows))
+    fake.put(others, f"{head}cpuManagerPolicy: {files}\n")
+    fake.changes.update({others: 0.0, DROPINS: 0.0})
+    for dummy in range(2):
+        assert runs.tick(fake.host()) == 2
+        assert cpus_of(fake, "system.slice") == ("0,2,4,6",)
+        items = json.loads(fake.get(state.STATUS))["items"]
+        (reason,) = [one["reason"] for one in items if one["subject"] == "reservedSystemCPUs"]
+        assert reason.endswith("; system services have CPUs 0,2,4,6 meanwhile")
+
+
 OBSTACLES: dict[str, t.Callable[[node.Node, FakeKubelet], object]] = {
     "torn": lambda fake, dummy: others_dropin(fake, "maxPods: ["),
     "masked": lambda fake, dummy: masked(fake),
