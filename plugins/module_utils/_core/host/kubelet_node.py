@@ -23,6 +23,7 @@ from .files import Host
 
 ROOT_DIR = "/var/lib/kubelet"
 UNIT, NAME = kubelet_unit.UNIT, "kubelet"
+RESTART = f"systemctl restart {UNIT}"
 LOGS = "/var/log/containers"
 # A program that holds a kubelet within itself, and has configuration of another form.
 EMBEDDED = {"k3s": "k3s", "k3s-server": "k3s", "k3s-agent": "k3s", "rke2": "RKE2", "kubelite": "MicroK8s", "microshift": "MicroShift"}  # fmt: skip
@@ -144,7 +145,7 @@ def folders_of(host: Host, folder: str) -> list[str]:
     return [folder, *(path for name in host.folders(folder) for path in folders_of(host, f"{folder}/{name}"))]
 
 
-def way_to_read(host: Host, newer: t.Iterable[str], restart: str = f"systemctl restart {UNIT}") -> str:
+def way_to_read(host: Host, newer: t.Iterable[str], restart: str) -> str:
     """What makes the kubelet read these files. One that was written while the clock was ahead stays newer whenever the kubelet begins."""
     ahead = [path for path in newer if (host.changed(path) or 0) > host.now() + SLACK]
     touch = f"touch {' '.join(ahead)} (its time is in the future), then " if ahead else ""

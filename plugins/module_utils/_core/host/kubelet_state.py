@@ -13,7 +13,7 @@ from ..model.cpu import allocation
 from ..model.cpu.cpu_options import NAMES, Options
 from ..model.kubelet import config_values, pod_findings, start_checks, state_files
 from ..model.kubelet.go_values import GoError
-from ..model.kubelet.kubelet_config import Config
+from ..model.kubelet.kubelet_config import Config, effective, flag_layers
 from ..model.kubelet.start_checks import Amounts, CpuSettings
 from ..model.kubelet.state_files import CPU, MEMORY, CpuState, DeviceState, MemoryState, Refused
 from ..model.topology import cpu_topology
@@ -77,9 +77,21 @@ def reserved_for_pods(host: Host, config: Kubelet) -> frozenset[int]:
     return config.reserved & pods_own(host, config) if config.reserved else frozenset()
 
 
-def restart_past(file: str) -> str:
-    """How a kubelet restarts whose state file has reserved CPUs for pods: with strict-cpu-reservation it does not start with that."""
-    return f"drain the node, then systemctl stop {kubelet_unit.UNIT}, rm {file}, systemctl start {kubelet_unit.UNIT}"
+def way_to_read(host: Host, newer: t.Iterable[str], topology: Topology) -> str:
+    """What makes a kubelet read these files, also where it would not start with its state files then."""
+    places = kubelet_node.files(host, kubelet_node.of_unit(host))
+    config = effective(kubelet_node.layers(host, places)[0], flag_layers(places.flags)[0])
+    files = (
+        inspect_cpus(host, places.root_dir, config, topology)[0],
+        inspect_memory(host, places.root_dir, config, totals(topology))[0],
+    )
+    refused = [one.path for one in files if one.refusal]
+    return kubelet_node.way_to_read(host, newer, restart_past(*refused) if refused else kubelet_node.RESTART)
+
+
+def restart_past(*refused: str) -> str:
+    """How a kubelet restarts that does not start with these state files."""
+    return f"drain the node, then systemctl stop {kubelet_unit.UNIT}, rm {' '.join(refused)}, systemctl start {kubelet_unit.UNIT}"
 
 
 def gate(config: Config) -> bool:

@@ -16,6 +16,7 @@ from ..model.kubelet.kubelet_config import DEFAULT
 from ..model.kubelet.kubelet_drift import Difference
 from ..model.plan.plan import UNCHANGEABLE, Change, Step
 from ..model.systemd.unit_file import settings
+from ..model.topology.topology import Topology
 from ..model.values import cpuset
 from . import kubelet_change
 from .kubelet_observed import Observation
@@ -62,24 +63,23 @@ def overridden_item(host: Host, one: Difference) -> Change:
     return Change(NAME, one.key, "value", one.actual, one.wanted, reason, one.origin, (), UNCHANGEABLE)
 
 
-def older_than_files(host: Host, seen: Observation, *, bounds: bool) -> list[Change]:
+def older_than_files(host: Host, seen: Observation, topology: Topology, *, bounds: bool) -> list[Change]:
     """The item of a kubelet that has not read its files: it began before they were changed, and nothing else restarts it.
 
     ``bounds``: the pools keep to what it reserves, so that a state file which does not fit its files counts as well, also of a kubelet
     that does not run: it would not start.
     """
-    newer = kubelet_node.newer_files(host, seen.process, seen.places, seen.layers)
-    way = kubelet_node.way_to_read(host, newer)
+    newer = changed = kubelet_node.newer_files(host, seen.process, seen.places, seen.layers)
     actual, wanted = f"changed since: {', '.join(newer)}", "read by the kubelet"
     theirs = kubelet_state.reserved_for_pods(host, other_agents.configured_kubelet(host)) if bounds else None
     if theirs:
         file = kubelet_state.cpu_file(seen.places.root_dir)
-        way = kubelet_node.way_to_read(host, newer, kubelet_state.restart_past(file))
         if not newer:
             actual, wanted = f"{file} has CPUs {cpuset.format(theirs)} for pods", "reserved"
         newer = newer or [file]
     if not newer:
         return []
+    way = kubelet_state.way_to_read(host, changed, topology)
     began = (
         f"the running kubelet (process {seen.process.pid}) began before this change"
         if seen.process

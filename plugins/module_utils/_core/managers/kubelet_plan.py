@@ -117,7 +117,9 @@ def decide(host: Host, seen: Observation, kubelet: Kubelet, context: Context) ->
         why = no_restart(host, seen) if differences else NO_RESTART
     changes = changes_of(seen, then, differences, starts, after, ready, drain, context, why)
     changes += [overridden_item(host, one) for one in overridden]
-    changes += [] if starts else older_than_files(host, seen, bounds=context.declared_pools is not None)
+    changes += (
+        [] if starts else older_than_files(host, seen, context.topology, bounds=context.declared_pools is not None)
+    )
     notes = [f"the kubelet: {line}" for line in (*others, *kubelet_config.unknown_keys(seen.layers))]
     notes += unasked
     notes += kubelet_change.sizing_notes(host, now, then.config, seen) if context.fresh else []

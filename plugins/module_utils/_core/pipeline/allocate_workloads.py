@@ -451,15 +451,16 @@ def beside_kubelet(host: Host, inputs: AllocationInput, granted: t.Iterable[Gran
         root = kubelet_node.files(host, kubelet_node.of_unit(host)).root_dir
         theirs, file = kubelet_state.given_to_pods(host, root), kubelet_state.cpu_file(root)
         if config.newer:
-            said = f"{config.newer[0]} was changed after the running kubelet began: {kubelet_node.way_to_read(host, config.newer)}"
+            said = f"{config.newer[0]} was changed after the running kubelet began"
         elif theirs is None and host.exists(file):
-            said = f"{file} does not say which CPUs it gives to pods: {kubelet_state.restart_past(file)}"
+            said = f"{file} does not say which CPUs it gives to pods"
         elif theirs and theirs & keeps_off:
-            said = f"{file} has CPUs {cpuset.format(theirs & keeps_off)} for pods: {kubelet_state.restart_past(file)}"
+            said = f"{file} has CPUs {cpuset.format(theirs & keeps_off)} for pods"
         if theirs is None and said:
             keeps_off = kept
         keeps_off -= theirs or cpuset.EMPTY
     if said:
+        said += f": {kubelet_state.way_to_read(host, config.newer, inputs.topology)}"
         return inputs._replace(kubelet=service, kubelet_newer=said, not_kubelets=keeps_off)
     return inputs._replace(kubelet=service, not_kubelets=keeps_off)
 

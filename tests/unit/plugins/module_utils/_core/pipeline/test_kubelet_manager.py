@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import shutil
 import time
 import typing as t
@@ -1554,6 +1555,53 @@ def test_a_kubelet_that_reserves_none_by_its_files_leaves_pods_their_cpus(
         items = json.loads(fake.get(state.STATUS))["items"]
         (reason,) = [one["reason"] for one in items if one["subject"] == "reservedSystemCPUs"]
         assert reason.endswith("; system services have CPUs 0,2,4,6 meanwhile")
+
+
+def followed(fake: node.Node, kubelet: FakeKubelet, said: str) -> None:
+    """Do what a message says, word for word."""
+    for path in re.findall(r"touch (\S+) \(its time", said):
+        del fake.changes[path]
+    for act, target in re.findall(
+        r"\b(systemctl restart|systemctl stop|systemctl start|rm) (\S+?)(?=,|;|$)", said, re.MULTILINE
+    ):
+        if act == "rm":
+            fake.drop(target)
+        else:
+            {"restart": kubelet.restart, "stop": kubelet.stop, "start": kubelet.start}[act.split()[1]](fake)
+
+
+@pytest.mark.parametrize("reserved", ["0,2-3,6-7", "0-4,6-7", "0,2-4,6-7"], ids=["fewer", "more", "the same"])
+def test_the_way_to_have_files_read_ends_with_a_kubelet_that_runs(
+    reserved: str, fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    """With strict-cpu-reservation it does not start with a state file of another reserve, which the message left where it was."""
+    runs.declare(fake.host(), cpu=CPU, kubelet=STATIC)
+    others_dropin(fake, f'reservedSystemCPUs: "{reserved}"\n')
+    (item,) = [one for one in planned(fake, **STATIC) if one.property == "files"]
+    followed(fake, kubelet, item.reason)
+    assert kubelet.pid
+    assert ("drain the node" in item.reason) == (reserved != "0,2-4,6-7")
+    assert kubelet.config["reservedSystemCPUs"] == reserved
+    assert [one for one in planned(fake, **STATIC) if one.property == "files"] == []
+
+
+def test_the_way_to_a_grant_ends_with_a_kubelet_that_runs(fake: node.Node) -> None:
+    """The refusal told to restart a kubelet that does not start with its state file."""
+    strict = 'cpuManagerPolicy: static\ncpuManagerPolicyOptions: {strict-cpu-reservation: "true"}\n'
+    kubelet = fake_kubelet.install(fake, base=f'{BASE}reservedSystemCPUs: "0,4"\n{strict}')
+    own = {"name": "own", "match": {"unit": "own.service"}, "hold": "declared", "limits": {"cpu": 2, "memory": "64Mi"}}
+    services.add(fake, "own.service")
+    cpu = {"reserved": {"cpus": "0,4"}, "policy": "static", "shared": {"min_cpus": 1}}
+    fake.put(CONFIG, fake.get(CONFIG).replace('"0,4"', '"0,2,4,6"'))
+    fake.changes[CONFIG] = time.time() + 60
+    with pytest.raises(
+        CorralError, match=r"was changed after the running kubelet began: touch .*, then drain the node"
+    ) as error:
+        runs.declare(fake.host(), cpu=cpu, workloads=[own])
+    followed(fake, kubelet, str(error.value))
+    assert kubelet.pid
+    assert runs.declare(fake.host(), cpu=cpu, workloads=[own]).remaining == ()
+    assert cpus_of(fake, "corral_own.slice") == ("2,6",)
 
 
 OBSTACLES: dict[str, t.Callable[[node.Node, FakeKubelet], object]] = {

@@ -95,12 +95,15 @@ def test_what_the_running_kubelet_has_not_read_grants_no_cpu_of_pods(fake: node.
     fake.put(path, json.dumps(rows))
     assert granted(fake, own(2)) == {1, 5}
     said = r"config\.yaml was changed after the running kubelet began: "
-    ahead = r"touch \S+config\.yaml \(its time is in the future\), then systemctl restart kubelet\.service"
-    with pytest.raises(CorralError, match=said + ahead):
+    past = r"drain the node, then systemctl stop kubelet\.service, rm \S+cpu_manager_state, systemctl start kubelet\.service"
+    with pytest.raises(CorralError, match=said + r"touch \S+config\.yaml \(its time is in the future\), then " + past):
         applying.declare(fake.host(), declared(own(4)))
     fake.wait(60)
-    with pytest.raises(CorralError, match=said + r"systemctl restart kubelet\.service"):
+    with pytest.raises(CorralError, match=said + past):
         applying.declare(fake.host(), declared(own(4)))
+    fake.put(path, json.dumps({**rows, "defaultCpuSet": "3,7", "entries": {}}))
+    with pytest.raises(CorralError, match=said + r"systemctl restart kubelet\.service"):
+        applying.declare(fake.host(), declared(own(5)))
 
 
 STATE = "/var/lib/kubelet/cpu_manager_state"
