@@ -39,10 +39,16 @@ CRON_FOLDERS = ("/etc/cron.d", "/etc/cron.hourly", "/etc/cron.daily", "/etc/cron
 
 
 def kubelet(host: Host) -> t.Optional[str]:
-    """The service that is this node's kubelet, running or to run at the next boot; None where there is none."""
+    """The service that is this node's kubelet, running or to run at the next boot; None where there is none.
+
+    The link of a unit that is gone starts nothing: a removed package leaves it until it is purged.
+    """
     for service in KUBELETS:
-        if cgroup.service_runs(host, service) or any(host.link(f"{ETC}/{folder}/{service}") for folder in WANTS):
+        if cgroup.service_runs(host, service):
             return service
+        if any(host.link(f"{ETC}/{folder}/{service}") for folder in WANTS):
+            if systemd.UnitFiles(host, [service]).fragment(service) is not None:
+                return service
     return None
 
 

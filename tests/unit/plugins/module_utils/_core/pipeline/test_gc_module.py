@@ -234,6 +234,7 @@ def test_what_makes_no_sense_is_refused(fake: node.Node, podman: Podman) -> None
 
 def test_a_node_with_a_kubelet_is_refused(fake: node.Node, podman: Podman) -> None:
     fake.put("/etc/systemd/system/multi-user.target.wants/kubelet.service", "")
+    fake.put("/usr/lib/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet\n")
     (fake.root / "etc/systemd/system/multi-user.target.wants/kubelet.service").unlink()
     (fake.root / "etc/systemd/system/multi-user.target.wants/kubelet.service").symlink_to("/lib/kubelet.service")
     assert refused(fake, images={}, collect=True).startswith("kubelet.service on this node collects")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import typing as t
@@ -191,12 +192,28 @@ def test_drop_ins_and_flags_of_a_kubelet_decide_what_it_leaves(
     assert granted(fake, own(2)) == frozenset()
 
 
+UNIT = "/usr/lib/systemd/system/kubelet.service"
+
+
 def stopped(fake: node.Node) -> None:
     """As while it is restarted or updated, and at boot: its unit is to run."""
     fake.put("/sys/fs/cgroup/system.slice/kubelet.service/cgroup.events", "populated 0\nfrozen 0\n")
     link = fake.root / "etc/systemd/system/multi-user.target.wants/kubelet.service"
     link.parent.mkdir(parents=True, exist_ok=True)
-    link.symlink_to("/usr/lib/systemd/system/kubelet.service")
+    link.symlink_to(UNIT)
+    fake.put(UNIT, "[Service]\nExecStart=/usr/bin/kubelet --config=/var/lib/kubelet/config.yaml\n")
+
+
+@pytest.mark.parametrize("is_reset", [True, False])
+def test_a_kubelet_whose_package_was_removed_bounds_no_grant(is_reset: bool, fake: node.Node) -> None:
+    """Its unit's link stays until the package is purged: no CPU was granted any more, or what its last configuration reserved alone."""
+    run_kubelet(fake)
+    stopped(fake)
+    assert granted(fake, own(5)) == frozenset()
+    fake.drop(UNIT)
+    if is_reset:
+        shutil.rmtree(fake.root / "var/lib/kubelet")
+    assert len(granted(fake, own(5))) == 5
 
 
 LOST: dict[str, t.Callable[[node.Node], object]] = {
