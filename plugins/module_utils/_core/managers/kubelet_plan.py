@@ -86,10 +86,12 @@ def decide(host: Host, seen: Observation, kubelet: Kubelet, context: Context) ->
         wanted, then = wanted_of(seen, kubelet)
         if knows and (any(kubelet_wanted.versioned(wanted.data)) or write_steps(seen, then)):
             seen = kubelet_observed.with_version(host, seen)  # It is a process, which a node in sync does without.
-            found = (*wrong_version(seen), *stopped_for_good(host, seen))
+            found = tuple(wrong_version(seen))
+            if not found:
+                wanted, then = wanted_of(seen, kubelet)
+                found = tuple(stopped_for_good(host, seen)) if write_steps(seen, then) else ()
             if found:
                 return refused(found, "configuration", seen.own, owned)
-            wanted, then = wanted_of(seen, kubelet)
     except NotEditable as error:
         message = f"its keys cannot be changed one by one ({error}): write it as YAML, or give the kubelet --config-dir"
         return refused((Problem(seen.own, None, message),), seen.own, seen.own, owned)

@@ -2385,6 +2385,17 @@ def test_drift_of_a_kubelet_whose_unit_is_masked_names_the_way_out(fake: node.No
     )
 
 
+@pytest.mark.parametrize("keys", [PODS, STATIC, ALPHA], ids=["for all", "by version", "with a gate"])
+def test_a_masked_unit_stands_against_no_run_that_changes_nothing(
+    keys: dict[str, t.Any], fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    """With a key that depends on the version a run was refused, while a tick found the node in sync."""
+    rolled_out(fake, **keys)
+    masked(fake)
+    assert planned(fake, **keys) == []
+    assert rolled_out(fake, **keys) == []
+
+
 @pytest.mark.parametrize("take_back", [runs.remove, runs.declare])
 def test_a_kubelet_whose_files_cannot_be_read_is_not_stopped_for_what_goes_back(
     take_back: t.Callable[[Host], Outcome], fake: node.Node, kubelet: FakeKubelet
