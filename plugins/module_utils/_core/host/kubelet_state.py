@@ -78,7 +78,7 @@ def reserved_for_pods(host: Host, config: Kubelet) -> frozenset[int]:
 
 
 def way_to_read(host: Host, newer: t.Iterable[str], topology: Topology) -> str:
-    """What makes a kubelet read these files, also where it would not start with its state files then."""
+    """What makes a kubelet read these files, also where it would not start with its state files then, or its unit would not."""
     places = kubelet_node.files(host, kubelet_node.of_unit(host))
     config = effective(kubelet_node.layers(host, places)[0], flag_layers(places.flags)[0])
     files = (
@@ -86,7 +86,9 @@ def way_to_read(host: Host, newer: t.Iterable[str], topology: Topology) -> str:
         inspect_memory(host, places.root_dir, config, totals(topology))[0],
     )
     refused = [one.path for one in files if one.refusal]
-    return kubelet_node.way_to_read(host, newer, restart_past(*refused) if refused else kubelet_node.RESTART)
+    way = kubelet_node.way_to_read(host, newer, restart_past(*refused) if refused else kubelet_node.RESTART)
+    stuck = kubelet_unit.cannot_start(host)
+    return f"{kubelet_unit.UNIT} {stuck}; then {way}" if stuck else way
 
 
 def restart_past(*refused: str) -> str:

@@ -1585,6 +1585,17 @@ def test_the_way_to_have_files_read_ends_with_a_kubelet_that_runs(
     assert [one for one in planned(fake, **STATIC) if one.property == "files"] == []
 
 
+def test_the_way_to_have_files_read_begins_with_a_unit_that_starts(fake: node.Node, kubelet: FakeKubelet) -> None:
+    """A masked kubelet was to be stopped for that, and could not be started again."""
+    runs.declare(fake.host(), cpu=CPU, kubelet=STATIC)
+    masked(fake)
+    others_dropin(fake, 'reservedSystemCPUs: "0-4,6-7"\n')
+    (item,) = [one for one in planned(fake, **STATIC) if one.property == "files"]
+    unmask, then, way = item.reason.partition("; then ")
+    assert unmask.endswith(": systemctl unmask kubelet.service")
+    assert "systemctl stop kubelet.service, rm" in way
+
+
 def test_the_way_to_a_grant_ends_with_a_kubelet_that_runs(fake: node.Node) -> None:
     """The refusal told to restart a kubelet that does not start with its state file."""
     strict = 'cpuManagerPolicy: static\ncpuManagerPolicyOptions: {strict-cpu-reservation: "true"}\n'
