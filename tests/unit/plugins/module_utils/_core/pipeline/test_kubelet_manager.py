@@ -1591,7 +1591,7 @@ def test_the_way_to_have_files_read_begins_with_a_unit_that_starts(fake: node.No
     masked(fake)
     others_dropin(fake, 'reservedSystemCPUs: "0-4,6-7"\n')
     (item,) = [one for one in planned(fake, **STATIC) if one.property == "files"]
-    unmask, then, way = item.reason.partition("; then ")
+    unmask, dummy, way = item.reason.partition("; then ")
     assert unmask.endswith(": systemctl unmask kubelet.service")
     assert "systemctl stop kubelet.service, rm" in way
 
