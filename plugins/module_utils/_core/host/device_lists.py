@@ -12,7 +12,7 @@ import typing as t
 from ..model.devices import device_delivery
 from ..model.systemd import device_allow
 from ..model.systemd.unit_property import DEVICE_ALLOW, RUNTIME_CONTROL, control_file
-from . import workload_state
+from . import systemd, workload_state
 from .files import Host
 
 if t.TYPE_CHECKING:
@@ -46,10 +46,18 @@ def with_devices(
     for grant in granted:
         if grant.unit in lists and not grant.devices and workload_state.runs_unit(host, grant.unit):
             devices = {name: group for name, group in there.devices.items() if name in asked.get(grant.workload, ())}
-            entries = {entry.partition(" ")[0] for entry in lists[grant.unit]}
+            own = own_entries(host, grant.unit)
+            entries = {entry.partition(" ")[0] for entry in lists[grant.unit] if entry not in own}
             numbers = {path: host.device(path) for path in device_delivery.names_of(device_delivery.flat(devices))}
             opened = device_delivery.granted_by_list(entries, devices, numbers)
             grant = grant._replace(devices=tuple(one for one in opened if one.id not in taken))
             taken.update(one.id for one in grant.devices)
         found.append(grant)
     return tuple(found)
+
+
+def own_entries(host: Host, unit: str) -> tuple[str, ...]:
+    """What the other files of a unit let it open, which its list has as well: that was not granted."""
+    control = control_file(unit, DEVICE_ALLOW, runtime=True)
+    settings = systemd.UnitFiles(host, workload_state.named(unit)).settings(unit, DEVICE_ALLOW)
+    return device_allow.added_up((item for item in settings if item.file != control), unit)

@@ -125,16 +125,23 @@ def allowed(devices: t.Iterable[Device], numbers: t.Mapping[str, str], bound: t.
 def granted_by_list(
     entries: t.Collection[str], devices: t.Mapping[str, t.Iterable[Device]], numbers: t.Mapping[str, t.Optional[str]]
 ) -> list[GrantedDevice]:
-    """The ``devices`` (by resource) that a unit has by the ``entries`` of its list, without their modes: what ``allowed`` made of them."""
+    """The ``devices`` (by resource) that a unit has by the ``entries`` of its list, without their modes: what ``allowed`` made of them.
+
+    A file that several devices have, such as one for control, tells of none of them.
+    """
 
     def is_listed(file: str) -> bool:
-        return file != VFIO_CONTROL and (file in entries or f"/dev/{numbers.get(file)}" in entries)
+        return file in entries or f"/dev/{numbers.get(file)}" in entries
+
+    def has(one: Device) -> bool:
+        own = [file for file in one.files if file in one.keys]
+        return (one.id.startswith("/dev/") and is_listed(one.id)) or (bool(own) and all(map(is_listed, own)))
 
     return [
         GrantedDevice("", resource, one.id, tuple(sorted(one.keys)))
         for resource, group in sorted(devices.items())
         for one in group
-        if any(map(is_listed, names_of([one])))
+        if has(one)
     ]
 
 

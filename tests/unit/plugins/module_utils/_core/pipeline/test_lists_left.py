@@ -7,6 +7,8 @@ each is left to tell of its devices.
 
 from __future__ import annotations
 
+import json
+
 import node
 import pytest
 import runs
@@ -16,12 +18,17 @@ from test_devices_granted import (
     CHECKPOINT,
     DPDK,
     FOLDER,
+    GPUS,
     JOB,
+    LINKS,
     OTHER,
     SERIAL,
+    counted_anew,
     equip,
     held,
     in_sync,
+    plug_gpus,
+    profile_with,
     roll_out,
     running,
     without,
@@ -76,6 +83,41 @@ def test_a_unit_that_runs_keeps_its_devices(rolled: node.Node, loss: str) -> Non
     assert given.isdisjoint(before["job:job@a"])
     services.add(rolled, "job@c.service")
     assert services.start(rolled, "job@c.service") is None
+
+
+def test_a_file_for_control_that_all_gpus_have_tells_of_none(fake: node.Node) -> None:
+    """The first unit had the GPUs of all, and the others lost theirs while they ran."""
+    plug_gpus(fake)
+    fake.put("/dev/control", "char/195:255\n")
+    data = json.loads(counted_anew(0, 1))
+    for row in data["devices"]:
+        row["containerEdits"]["deviceNodes"].append({"path": "/dev/control"})
+    fake.put("/etc/cdi/vendor.json", json.dumps(data))
+    ask = {"hold": "running", "requests": {"vendor.com/gpu": 1}}
+    rows = [{"name": f"job{one}", "match": {"unit": f"job@{one}.service"}, **ask} for one in "ab"]
+    roll_out(fake, profile_with(devices=GPUS, workloads=rows))
+    assert running(fake, JOB).devices == {"/dev/gpu0", "/dev/control"}
+    assert running(fake, OTHER).devices == {"/dev/gpu1", "/dev/control"}
+    before, lists = held(fake), {unit: fake.get(list_of(unit)) for unit in (JOB, OTHER)}
+    forget(fake, "gone", JOB, OTHER)
+    runs.tick(fake.host())
+    assert held(fake) == before
+    assert {unit: fake.get(list_of(unit)) for unit in (JOB, OTHER)} == lists
+
+
+def test_what_the_files_of_a_unit_let_it_open_was_not_granted(fake: node.Node) -> None:
+    """It was taken for a device of the unit, from another one that runs and was granted it."""
+    equip(fake)
+    services.add(fake, "job@.service", lines="DeviceAllow=/dev/ttyUSB0 rw\n")
+    roll_out(fake)
+    assert running(fake, SERIAL).devices == {LINKS[0]}
+    running(fake, JOB)
+    before, lists = held(fake), {unit: fake.get(list_of(unit)) for unit in (SERIAL, JOB)}
+    assert before["job:job@a"] == [LINKS[1]]
+    forget(fake, "gone", SERIAL, JOB)
+    runs.tick(fake.host())
+    assert held(fake) == before
+    assert {unit: fake.get(list_of(unit)) for unit in (SERIAL, JOB)} == lists
 
 
 @pytest.mark.parametrize("loss", LOSSES)
