@@ -173,14 +173,21 @@ def seen_grants(host: Host) -> list[Grant]:
 
 
 def unit_in(host: Host, grant: Grant, unit: str) -> str:
-    """The unit that runs on the CPUs of a grant: this one, unless only another one does, which it may be for by the name alone."""
+    """The unit that runs on the CPUs of a grant: this one, unless only others do, which it may be for by the name alone ("" where that is
+    no service).
+    """
     if not (unit and grant.cpus):
         return unit
-    path = cgroup.path_of(grant.slice)
-    found = [
-        name for name in host.folders(path) if name.endswith(".service") and cgroup.populated_at(host, f"{path}/{name}")
-    ]
-    return unit if unit in found or not found else found[0]
+    found = others_in(host, grant.slice, unit)
+    return next((name for name in found if name.endswith(".service")), "") if found else unit
+
+
+def others_in(host: Host, slice_name: str, unit: str) -> list[str]:
+    """What runs in the slice of a workload, services first, while a unit does not: control groups by their names."""
+    path = cgroup.path_of(slice_name)
+    names = [name for name in host.folders(path) if not (name.endswith(".slice") and workload_of(name))]
+    found = [name for name in names if cgroup.populated_at(host, f"{path}/{name}")]
+    return [] if unit in found else sorted(found, key=lambda name: (not name.endswith(".service"), name))
 
 
 def delivered_devices(host: Host) -> dict[str, tuple[str, tuple[GrantedDevice, ...]]]:

@@ -347,14 +347,22 @@ def over_at_start(
 def other_units(
     host: Host, granted: t.Iterable[Grant], declared: t.Mapping[str, ResourceRequirements]
 ) -> dict[str, str]:
-    """The names of workloads under which another unit still runs than is declared, each with that unit: both would be in one slice."""
+    """The names of workloads under which another unit, or a container, still runs than the unit that is declared, each with the name of
+    that: both would be in one slice.
+    """
     found = {}
     for one in granted:
         need = declared.get(one.workload)
-        if need is None or not one.unit or one.unit == admission.unit_of(need):
+        unit = admission.unit_of(need) if need else ""
+        if need is None or one.unit == unit:
             continue
-        if workload_state.slice_that_holds(host, one.unit) in workload_state.places(one.workload, one.tenant):
-            found[one.workload] = one.unit
+        places = workload_state.places(one.workload, one.tenant)
+        if one.unit:
+            others = [one.unit] if workload_state.slice_that_holds(host, one.unit) in places else []
+        else:
+            others = [name for place in places for name in workload_state.others_in(host, place, unit)]
+        if others:
+            found[one.workload] = others[0]
     return found
 
 

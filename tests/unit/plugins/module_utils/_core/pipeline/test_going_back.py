@@ -87,8 +87,8 @@ CASES = {
 }
 
 
-def changed(fake: node.Node, case: Case) -> None:
-    """A node with the agent, on which the second profile waits for a confirmation that does not come."""
+def changed(fake: node.Node, case: Case, container: str = "") -> None:
+    """A node with the agent, on which the second profile waits for a confirmation that does not come. A ``container`` runs in this place."""
     add_units(fake)
     services.add(fake, EXTRA)
     assert not runs.install(fake.host()).error
@@ -99,6 +99,8 @@ def changed(fake: node.Node, case: Case) -> None:
         assert runs.command(fake.host(), "admit", *case.admitted) == 0
     for unit in case.started:
         assert services.start(fake, unit)
+    if container:
+        fake.intrude(container)
     fake.wait(SECONDS + 1)
 
 
@@ -217,6 +219,42 @@ def test_the_declared_unit_does_not_start_on_the_cpus_of_another_one_that_runs_u
     assert (fake.runs[EXTRA].cpus, held(fake)["dataplane"]) == (mine, cpuset.format(mine))
     assert fake.get(MEMORY_MAX) == memory
     services.stop(fake, EXTRA)
+    for dummy in range(2):
+        runs.tick(fake.host())
+    (services.restart if started else services.start)(fake, DATAPLANE)
+    assert runs.tick(fake.host()) == 0
+    assert cpuset.format(fake.runs[DATAPLANE].cpus) == held(fake)["dataplane"]
+    assert fake.get(MEMORY_MAX) == f"{128 << 20}\n"
+
+
+@pytest.mark.parametrize("is_lost", [False, True], ids=["", "and the checkpoint is lost"])
+@pytest.mark.parametrize("hold", ["declared", "running"])
+@pytest.mark.parametrize("of_other", ["declared", "running"])
+@pytest.mark.parametrize("name", ["libpod-1.scope", "corral_dataplane-libpod_pod_1.slice"])
+def test_the_declared_unit_does_not_start_on_the_cpus_of_a_container_that_runs_under_its_name(
+    name: str, of_other: str, hold: str, is_lost: bool, fake: node.Node
+) -> None:
+    """The grant of a container has no unit, and was taken for the one of the declared unit."""
+    rows = [{**one, "hold": hold} if one["name"] == "dataplane" else one for one in PROFILE["workloads"]]
+    own = ("dataplane", "--container", "extra", "--hold", of_other, "--limits", "cpu=2,memory=1Gi")
+    case = Case(profile_with(workloads=rows), without("dataplane"), own)
+    place = f"corral_dataplane.slice/{name}"
+    changed(fake, case, place)
+    assert runs.command(fake.host(), "confirm", "--tick") == 0
+    for path in (CHECKPOINT, f"{CHECKPOINT}.previous") if is_lost else ():
+        fake.put(path, "lost")
+    mine = fake.systemd.effective(place)
+    for dummy in range(2):
+        assert runs.tick(fake.host()) == 2
+        (item,) = status(fake)["items"]
+        assert (item["subject"], item["property"]) == ("dataplane", "match.unit")
+        assert f"{name} still runs under this name, in its slice: stop {name} first" in item["reason"]
+        started = services.start(fake, DATAPLANE)
+        assert (started is None) == (hold == "running")
+        assert not started or not started.cpus & mine
+        assert (fake.systemd.effective(place), held(fake)["dataplane"]) == (mine, cpuset.format(mine))
+        assert fake.get(MEMORY_MAX) == f"{1 << 30}\n"
+    fake.withdraw(place)
     for dummy in range(2):
         runs.tick(fake.host())
     (services.restart if started else services.start)(fake, DATAPLANE)
