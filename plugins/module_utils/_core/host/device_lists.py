@@ -10,15 +10,15 @@ from __future__ import annotations
 import typing as t
 
 from ..model.devices import device_delivery
+from ..model.profile.profile_workloads import RUNNING
 from ..model.systemd import device_allow
 from ..model.systemd.unit_property import DEVICE_ALLOW, RUNTIME_CONTROL, control_file
+from ..model.workload.grants import Grant, workload_of
 from . import systemd, workload_state
 from .files import Host
 
 if t.TYPE_CHECKING:
     from ..model.devices.device import Inventory
-    from ..model.workload.grants import Grant
-    from ..model.workload.resource_requirements import ResourceRequirements
 
 
 def marked(host: Host) -> dict[str, tuple[str, ...]]:
@@ -33,27 +33,42 @@ def marked(host: Host) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def with_devices(
-    host: Host, granted: t.Iterable[Grant], listed: t.Iterable[ResourceRequirements], there: Inventory
-) -> tuple[Grant, ...]:
-    """Grants as the slices show them, with the devices of units that run and have only their list left to tell of these."""
-    granted = tuple(granted)
+def left(host: Host) -> dict[str, tuple[str, ...]]:
+    """The entries of units that run and have only their list left to tell of their devices, less those of their own files."""
     told = {unit for unit, dummy in workload_state.delivered_devices(host).values()}
-    lists = {unit: entries for unit, entries in marked(host).items() if unit not in told}
-    asked = {need.workload.name: set(need.device_resources) for need in listed}
-    taken = {one.id for grant in granted for one in grant.devices}
+    found = {}
+    for unit, entries in marked(host).items():
+        if unit not in told and workload_state.runs_unit(host, unit):
+            own = own_entries(host, unit)
+            found[unit] = tuple(entry for entry in entries if entry not in own)
+    return found
+
+
+def with_devices(
+    host: Host, granted: t.Sequence[Grant], declared: t.Iterable[str], there: Inventory
+) -> tuple[Grant, ...]:
+    """Grants as the slices show them, with the devices of units that run and have only their list left to tell of these.
+
+    A run keeps them as well where the profile gives its workload none any more, or has no such workload (``declared``).
+    """
+    known = list(granted)
+    lists = left(host)
+    names = {*declared, *(grant.workload for grant in known)}
+    for unit in sorted(lists.keys() - {grant.unit for grant in known}):
+        name = workload_of(workload_state.slice_that_holds(host, unit) or "")
+        name = unit.rpartition(".")[0] if name is None or name in names else name
+        known += [Grant(name, RUNNING, unit=unit)] if name not in names else []
+    taken = {one.id for grant in known for one in grant.devices}
+    numbers = {path: host.device(path) for path in device_delivery.names_of(device_delivery.flat(there.devices))}
     found = []
-    for grant in granted:
-        if grant.unit in lists and not grant.devices and workload_state.runs_unit(host, grant.unit):
-            devices = {name: group for name, group in there.devices.items() if name in asked.get(grant.workload, ())}
-            own = own_entries(host, grant.unit)
-            entries = {entry.partition(" ")[0] for entry in lists[grant.unit] if entry not in own}
-            numbers = {path: host.device(path) for path in device_delivery.names_of(device_delivery.flat(devices))}
-            opened = device_delivery.granted_by_list(entries, devices, numbers)
+    for grant in known:
+        if grant.unit in lists and not grant.devices:
+            entries = {entry.partition(" ")[0] for entry in lists[grant.unit]}
+            opened = device_delivery.granted_by_list(entries, there.devices, numbers)
             grant = grant._replace(devices=tuple(one for one in opened if one.id not in taken))
             taken.update(one.id for one in grant.devices)
         found.append(grant)
-    return tuple(found)
+    return tuple(grant for grant in found if grant.devices or grant in granted)
 
 
 def own_entries(host: Host, unit: str) -> tuple[str, ...]:

@@ -98,12 +98,13 @@ def allocate(
     )
     if any(need.cpus for need in listed):
         inputs = beside_kubelet(host, inputs, checkpoint.grants)._replace(taken=taken_by_others(host, declared))
-    there = device_inventory(host, declared, listed, checkpoint)
+    there = device_inventory(host, declared, listed, checkpoint, is_damaged=bool(damage))
     if there is not None:
         if damage:
             from ..host import device_lists
 
-            checkpoint = checkpoint._replace(grants=device_lists.with_devices(host, checkpoint.grants, listed, there))
+            names = [need.workload.name for need in listed]
+            checkpoint = checkpoint._replace(grants=device_lists.with_devices(host, checkpoint.grants, names, there))
         inputs = inputs._replace(devices=there.devices, undeclared=there.undeclared, devices_elsewhere=there.elsewhere)
     status = observe(host, checkpoint.grants, listed, request, undeclared_stay=bool(unreadable))
     promised = {one.workload: one.blocks for one in checkpoint.grants}
@@ -166,11 +167,21 @@ def never_granted(
 
 
 def device_inventory(
-    host: Host, declared: Profile, listed: t.Iterable[ResourceRequirements], checkpoint: Checkpoint
+    host: Host,
+    declared: Profile,
+    listed: t.Iterable[ResourceRequirements],
+    checkpoint: Checkpoint,
+    *,
+    is_damaged: bool,
 ) -> t.Optional[Inventory]:
     """The devices of the node; None where no workload asks for any or has some."""
     if not (any(need.devices for need in listed) or any(grant.devices for grant in checkpoint.grants)):
-        return None
+        if not is_damaged:
+            return None
+        from ..host import device_lists
+
+        if not device_lists.left(host):
+            return None
     from ..host import checked_devices  # A node without them does not load it.
 
     return checked_devices.devices_of(

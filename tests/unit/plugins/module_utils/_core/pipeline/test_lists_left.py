@@ -23,6 +23,7 @@ from test_devices_granted import (
     LINKS,
     OTHER,
     SERIAL,
+    changed,
     counted_anew,
     equip,
     held,
@@ -140,13 +141,40 @@ def test_that_of_a_unit_that_has_ended_goes(rolled: node.Node, loss: str) -> Non
     assert held(rolled).keys() == {"dpdk"}
 
 
-def test_that_of_a_unit_that_no_profile_knows_goes(rolled: node.Node) -> None:
-    data = without("job")
-    forget(rolled, "gone", JOB)
-    roll_out(rolled, data)
+@pytest.mark.parametrize("is_template", [False, True])
+def test_a_run_keeps_what_the_profile_does_not_give_it_any_more(is_template: bool, rolled: node.Node) -> None:
+    """Its device was given to the next one while the run still had it open."""
+    unit, name = (JOB, "job:job@a") if is_template else (SERIAL, "serial")
+    running(rolled, unit)
+    services.stop(rolled, SERIAL if is_template else JOB)
+    device, before = held(rolled)[name], rolled.get(list_of(unit))
+    roll_out(rolled, without("job") if is_template else changed("serial", requests={"cpu": "100m"}))
+    in_sync(rolled)
+    forget(rolled, "torn", unit)
+    runs.tick(rolled.host())
+    assert (held(rolled)[name], rolled.get(list_of(unit))) == (device, before)
+    in_sync(rolled)
+    assert running(rolled, SERIAL if is_template else OTHER).devices.isdisjoint(device)
+    services.stop(rolled, unit)
+    runs.tick(rolled.host())
+    assert name not in held(rolled)
+    assert not rolled.has(list_of(unit))
+
+
+def test_a_run_keeps_it_while_no_workload_of_the_profile_asks_for_devices(rolled: node.Node) -> None:
+    before = rolled.get(list_of(JOB)), held(rolled)["job:job@a"]
+    roll_out(rolled, profile_with(workloads=[]))
+    forget(rolled, "torn", JOB, DPDK)
+    services.stop(rolled, DPDK)
+    runs.tick(rolled.host())
+    in_sync(rolled)
+    assert held(rolled) == {"job:job@a": before[1]}
+    assert rolled.get(list_of(JOB)) == before[0]
+    assert not rolled.has(list_of(DPDK))
+    services.stop(rolled, JOB)
+    runs.tick(rolled.host())
     in_sync(rolled)
     assert not rolled.has(list_of(JOB))
-    assert rolled.has(list_of(DPDK))
 
 
 def test_a_removal_takes_it_back(rolled: node.Node) -> None:
