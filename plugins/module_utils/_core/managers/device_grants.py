@@ -499,6 +499,8 @@ def allow_change(unit: str, seen: UnitDevices, wanted: t.Sequence[str], *, again
     shown_now, shown_then = device_allow.shown(seen.now) or None, device_allow.shown(wanted)
     if set(seen.now) == set(wanted):
         shown_now = "set when a group was bound before"
+    elif set(seen.now) ^ set(wanted) == {device_allow.MARK}:
+        shown_now = "without the mark of Corral"  # As an older version set it.
     reason = ""
     if seen.hidden_by:
         reason = (

@@ -202,3 +202,16 @@ def test_each_list_with_devices_has_the_mark_and_nobody_is_shown_it(rolled: node
     change = next(one for one in runs.plan(rolled.host()) if one.property == "DeviceAllow")
     assert change.wanted == "/dev/char/240:7 rwm, /dev/char/10:196 rwm"
     assert MARK in change.steps[0].value.splitlines()
+
+
+def test_a_list_that_an_older_version_set_gets_the_mark_and_its_item_says_so(rolled: node.Node) -> None:
+    """It said that the list changes from what it is to the same."""
+    others = [one for one in rolled.systemd.devices_allowed(DPDK) if one != MARK]
+    lines = ("DeviceAllow=", *(f"DeviceAllow={one}" for one in others))
+    command = rolled.host().run("systemctl", "set-property", "--runtime", "--", DPDK, *lines)
+    assert command.code == 0
+    (change,) = runs.plan(rolled.host())
+    assert (change.subject, change.property, change.actual) == (DPDK, "DeviceAllow", "without the mark of Corral")
+    runs.tick(rolled.host())
+    in_sync(rolled)
+    assert MARK in rolled.systemd.devices_allowed(DPDK)
