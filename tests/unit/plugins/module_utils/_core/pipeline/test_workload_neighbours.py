@@ -46,9 +46,13 @@ def own(cpus: int) -> dict[str, t.Any]:
     return {"name": "own", "match": {"unit": "own.service"}, "limits": {"cpu": cpus, "memory": "64Mi"}}
 
 
+UNIT = "/usr/lib/systemd/system/kubelet.service"
+
+
 def run_kubelet(fake: node.Node, *, policy: str = "static", strict: str = "true", reserved: str = "0-2,4-6") -> None:
     fake.put("/sys/fs/cgroup/system.slice/kubelet.service/cgroup.events", "populated 1\nfrozen 0\n")
     fake.put("/var/lib/kubelet/config.yaml", KUBELET.format(policy=policy, strict=strict, reserved=reserved))
+    fake.put(UNIT, "[Service]\nExecStart=/usr/bin/kubelet --config=/var/lib/kubelet/config.yaml\n")
 
 
 def granted(fake: node.Node, workload: dict[str, t.Any]) -> frozenset[int]:
@@ -192,16 +196,12 @@ def test_drop_ins_and_flags_of_a_kubelet_decide_what_it_leaves(
     assert granted(fake, own(2)) == frozenset()
 
 
-UNIT = "/usr/lib/systemd/system/kubelet.service"
-
-
 def stopped(fake: node.Node) -> None:
     """As while it is restarted or updated, and at boot: its unit is to run."""
     fake.put("/sys/fs/cgroup/system.slice/kubelet.service/cgroup.events", "populated 0\nfrozen 0\n")
     link = fake.root / "etc/systemd/system/multi-user.target.wants/kubelet.service"
     link.parent.mkdir(parents=True, exist_ok=True)
     link.symlink_to(UNIT)
-    fake.put(UNIT, "[Service]\nExecStart=/usr/bin/kubelet --config=/var/lib/kubelet/config.yaml\n")
 
 
 @pytest.mark.parametrize("is_reset", [True, False])
