@@ -58,6 +58,7 @@ def set_limits(host: Host, words: t.Sequence[str], state: str) -> None:
         if name == CPUS and not group.startswith(EXCLUSIVE):
             # The CPUs are in no other slice. At the top of the tree they would also make the partition of its slice invalid.
             said = f"the container has CPUs {value} of its own, and is not in the slice that has them: start it with --cgroup-parent"
+            said += ", that of a Quadlet file with Slice= in [Service]"
             raise refusal(said, path=f"/proc/{pid}/cgroup", value=group)
         # There is no limit without the file, either. Without that of swap the kernel counts none; the kubelet leaves it out, too.
         needs_none = name == SWAP or value.partition(" ")[0] == "max"

@@ -56,7 +56,9 @@ def item(need: ResourceRequirements, shared: bool, difference: Difference, tenan
     tenant = named(tenants, need.tenant)
     if tenant is not None and not tenant.share_process_namespace:
         reason += f"; tenant {tenant.name} {FORBIDDEN}"
-    way = "podman pod create --share +pid" if shared else "a pod without --share pid, containers without --pid"
+    way = "a pod without --share pid, containers without --pid"
+    if shared:
+        way = "podman pod create --share +pid, in [Pod] of a Quadlet file PodmanArgs=--share=+pid"
     reason += f": start it again ({way})"
     actual = difference.actual
     return Change(

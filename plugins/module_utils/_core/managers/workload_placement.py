@@ -31,6 +31,7 @@ NO = (["no"], ["false"], ["off"], ["0"], ["n"], ["f"])  # systemd's booleans (sy
 
 # Control groups of containers begin so, and those of their monitors and pods.
 CONTAINERS = ("libpod", "docker-", "crio-", "cri-containerd-")
+SPLIT = "libpod-payload-"  # a container's in its unit (podman run --cgroups=split, which is how Quadlet starts it)
 
 
 class UnitState(NamedTuple):
@@ -242,10 +243,10 @@ def container_change(
     kind, pattern = need.workload.match, need.workload.pattern
     inside = f"{cgroup.path_of(slice_name)}/"
     outside = [(name, location) for name, location in running if not f"{location}/".startswith(inside)]
-    hint = f"start it with --cgroup-parent={slice_name}, or as a unit (Quadlet) that the workload matches"
     named = [one for one in outside if kind == "container" and fnmatch.fnmatchcase(one[0], pattern)]
     if named:
         name, location = named[0]
+        hint = way_into(slice_name, location)
         actual = f"{name} in {slice_shown(location)}{'' if len(named) == 1 else f', and {len(named) - 1} more'}"
         verdict = UNCHANGEABLE
         return Change(
@@ -270,8 +271,18 @@ def container_change(
         return None
     name, location = maybe[0]
     who = f"{name or 'a container that has lost its monitor (conmon)'} runs in {slice_shown(location)}"
+    hint = way_into(slice_name, location)
     reason = f"{who}, and only Podman knows whether it is one of {kind} {pattern}: if so, {hint}"
     return Change(NAME, need.workload.name, "slice", None, slice_name, reason, location, (), UNKNOWN)
+
+
+def way_into(slice_name: str, location: str) -> str:
+    """How a container is started in a slice, by its control group: in that of its unit Podman refuses --cgroup-parent."""
+    parent, dummy, own = location.rpartition("/")
+    unit = parent.rpartition("/")[2]
+    if own.startswith(SPLIT) and unit.endswith(".service"):
+        return f"add Slice={slice_name} to [Service] of {unit} (of its Quadlet file, where it has one), and restart it"
+    return f"start it with --cgroup-parent={slice_name}, or as a unit (Quadlet) that the workload matches"
 
 
 def in_own_slice(location: str) -> bool:

@@ -95,7 +95,9 @@ def test_half_of_a_pod_shares(ready: node.Node) -> None:
     assert item.reason.startswith(
         "log (PID 103, since 2023-11-14 22:16:00 UTC, started by log.service) does not share that of 0123-infra: "
     )
-    assert item.reason.endswith("start it again (podman pod create --share +pid)")
+    assert item.reason.endswith(
+        "start it again (podman pod create --share +pid, in [Pod] of a Quadlet file PodmanArgs=--share=+pid)"
+    )
     assert items(ready, declared("any")) == []
 
 

@@ -589,7 +589,7 @@ def test_the_hook_touches_nothing_else(fake: node.Node, words: tuple[str, ...], 
 @pytest.mark.parametrize("place", ["/sys/fs/cgroup", "/sys/fs/cgroup/machine.slice", SHARED])
 def test_a_container_does_not_start_outside_the_slice_with_its_cpus(fake: node.Node, place: str) -> None:
     app = start(fake, 1, "app", place=place)
-    with pytest.raises(CorralError, match="start it with --cgroup-parent"):
+    with pytest.raises(CorralError, match="start it with --cgroup-parent, that of a Quadlet file with Slice= in"):
         hook(fake, "cpuset.cpus=5", "memory.max=4096")
     assert limits(fake, app) == UNLIMITED
     assert hook(fake, "memory.max=4096") == 0, "a container that shares CPUs"

@@ -378,6 +378,23 @@ def test_whether_a_container_is_of_a_pod_is_unknown(fake: node.Node) -> None:
     assert "--cgroup-parent=corral-web.slice" in reason
 
 
+def test_the_way_out_for_a_container_in_its_unit_is_the_units_slice(fake: node.Node) -> None:
+    """Quadlet starts it with --cgroups=split, also in a pod; with that Podman refuses --cgroup-parent."""
+    assert not applying.declare(fake.host(), declared(POD)).error
+    place = f"{TOP}/system.slice/db.service/libpod-payload-{CONTAINER}"
+    start_container(fake, "db", place=place, monitor="/system.slice/db.service/runtime")
+    ((verdict, dummy, reason),) = items(fake, POD)
+    assert verdict == "unknown"
+    assert "if so, add Slice=corral-web.slice to [Service] of db.service" in reason
+    assert "--cgroup-parent" not in reason
+
+
+def test_the_way_out_of_one_that_the_profile_names_in_its_unit(held: node.Node) -> None:
+    start_container(held, "held-1", place=f"{TOP}/system.slice/x.service/libpod-payload-{CONTAINER}")
+    ((dummy, dummy, reason),) = items(held)
+    assert reason.startswith("add Slice=corral_held.slice to [Service] of x.service")
+
+
 def test_an_infra_container_says_nothing_of_a_pod(fake: node.Node) -> None:
     assert not applying.declare(fake.host(), declared(POD)).error
     start_container(fake, "0123456789ab-infra")
