@@ -17,7 +17,7 @@ import sys
 import typing as t
 
 from on_node import expect, in_sync, read, run, run_named, tick, wait, write
-from pods import pod, pod_has_ended
+from pods import pod, pod_has_ended, quadlet_pod
 from vendors_spec import make as make_vendors_spec
 from workloads import CGROUP, CHECKPOINT, ETC, cpus, grants, image
 
@@ -449,7 +449,7 @@ def after_reboot() -> None:
     os.remove("/root/had")
 
 
-STEPS = (given, refused, container, pod, unplugged, checked, drivers, lost_files, tenants, pod_has_ended)
+STEPS = (given, refused, container, pod, quadlet_pod, unplugged, checked, drivers, lost_files, tenants, pod_has_ended)
 # Not in make test; the machine's own steps come between them (molecule/devices/converge.yml).
 LATER = (quadlet, out_of_the_machine, back_in_the_machine, after_reboot)
 

@@ -14,8 +14,8 @@ import re
 import signal
 import typing as t
 
-from on_node import expect, in_sync, read, run, tick, wait
-from workloads import CGROUP, cpus, grants, image, processes_in
+from on_node import expect, in_sync, read, run, tick, wait, write
+from workloads import CGROUP, QUADLET, cpus, grants, has_quadlet_pods, image, processes_in
 
 SLICE = "corral_web.slice"
 TTYS = "/dev/tty4?"
@@ -171,6 +171,70 @@ def removed_meanwhile() -> None:
     wait("the pod is gone", is_removed)
     wait("nothing runs in its slice", lambda: not processes_in(SLICE))
     run("systemctl", "start", "corral-reconcile.timer")
+
+
+# As docs/workloads.md has them. systemd would expand the variables of a command here.
+POD_FILE = """[Pod]
+PodName=web
+Network=none
+PodmanArgs=--share=+pid --infra-image=localhost/busybox --infra-command="sleep 1000"
+[Service]
+ExecStartPre=corral admit web
+"""
+CONTAINER_FILE = """[Container]
+Pod=web.pod
+ContainerName={name}
+Image=localhost/busybox:latest
+AddDevice=corral.node/grant=web:{name}
+Volume=/run/quadlet:/out
+Exec=sh /out/says
+[Service]
+Slice=corral_web.slice
+"""
+
+
+def quadlet_pod() -> None:
+    """A pod of Quadlet's services: each container has its own from its first instruction, and after a reload of systemd."""
+    if not has_quadlet_pods():
+        return
+    image()
+    os.makedirs("/run/quadlet", exist_ok=True)
+    write("/run/quadlet/says", f"{SAYS}; exec sleep 1000")
+    texts = {
+        "web.pod": POD_FILE,
+        **{f"{name}.container": CONTAINER_FILE.format(name=name) for name in ("proxy", "app")},
+    }
+    for file, text in texts.items():
+        write(f"{QUADLET}/{file}", text)
+    run("systemctl", "daemon-reload")
+    run("systemctl", "start", "web-pod", "proxy", "app")
+    first = {}
+    for name in ("proxy", "app"):
+        wait(f"{name} runs", lambda name=name: "files" in said(run("podman", "logs", name)))
+        first[name] = said(run("podman", "logs", name))
+    own = cpus(grants()["web"]["cpus"])
+    held = {name: cpus(found["cpus"].split()[-1]) for name, found in first.items()}
+    expect("their CPUs", (held["proxy"] | held["app"], held["proxy"] & held["app"]), (own, set()))
+    wanted = {"proxy": limits(held["proxy"], 32, "max"), "app": limits(held["app"], 48, "20")}
+    expect("their limits", {name: shown(found) for name, found in first.items()}, wanted)
+    expect("their scores", {found["score"] for found in first.values()}, {"-997"})
+    expect("the device of app", (first["app"]["device"], first["proxy"].get("device")), (first["app"]["files"], None))
+    groups = {name: group_of(pid_of(name)).rpartition("/libpod-payload-")[0] for name in wanted}
+    expect("their control groups", groups, {name: f"{CGROUP}/{SLICE}/{name}.service" for name in wanted})
+    expect("PID namespaces", len({os.readlink(f"/proc/{pid_of(name)}/ns/pid") for name in wanted}), 1)
+    run("systemctl", "daemon-reload")
+    expect(
+        "by the kernel",
+        {name: by_kernel(name) for name in wanted},
+        {name: (held[name], wanted[name]) for name in wanted},
+    )
+    in_sync()
+    run("systemctl", "stop", "web-pod", "proxy", "app")
+    for file in texts:
+        os.remove(f"{QUADLET}/{file}")
+    run("systemctl", "daemon-reload")
+    run("systemctl", "reset-failed", code=None)  # what a signal ended
+    in_sync()
 
 
 def pod_has_ended() -> None:

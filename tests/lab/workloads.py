@@ -26,6 +26,7 @@ CGROUP = "/sys/fs/cgroup"
 SHARED = f"{CGROUP}/corral.slice"
 CHECKPOINT = "/var/lib/corral/checkpoint.json"
 ETC = "/etc/systemd/system"
+QUADLET = "/etc/containers/systemd"
 SPIN = "/usr/local/bin/spin"
 # Writes down what its very first instructions have, and waits with a few threads of its own.
 SPIN_TEXT = """#!/usr/bin/python3
@@ -408,6 +409,50 @@ def spaces_of_pod(share: str) -> set[str]:
     return {os.readlink(f"/proc/{pid}/ns/pid") for pid in sleepers()}
 
 
+def quadlet_pod() -> None:
+    """The containers of a pod of Quadlet's services are in its slice and share a PID namespace, by lines of their files."""
+    if not has_quadlet_pods():
+        return
+    image()
+    infra = '--infra-image=localhost/busybox --infra-command="sleep 1000"'
+    texts = {"pair.pod": f"[Pod]\nPodName=pair\nNetwork=none\nPodmanArgs=--share=+pid {infra}\n"}
+    for name in ("left", "right"):
+        words = f"Pod=pair.pod\nContainerName={name}\nImage=localhost/busybox:latest\nExec=sleep 1000\n"
+        texts[f"{name}.container"] = f"[Container]\n{words}[Service]\nSlice=corral-pair.slice\n"
+    for file, text in texts.items():
+        write(f"{QUADLET}/{file}", text)
+    run("systemctl", "daemon-reload")
+    run("systemctl", "start", "pair-pod", "left", "right")
+    pids = [pid_in(f"corral.slice/corral-pair.slice/{name}.service") for name in ("left", "right")]
+    expect("their CPUs", {frozenset(os.sched_getaffinity(pid)) for pid in pids}, {sets(SHARED)})
+    expect("their PID namespaces", len({os.readlink(f"/proc/{pid}/ns/pid") for pid in pids}), 1)
+    in_sync()
+    run("systemctl", "stop", "pair-pod", "left", "right")
+    os.remove(f"{QUADLET}/right.container")
+    write(f"{QUADLET}/left.container", texts["left.container"].replace("Slice=", "#"))
+    run("systemctl", "daemon-reload")
+    run("systemctl", "start", "pair-pod", "left")
+    said = run("corral", "drift", code=2)
+    if "add Slice=corral-pair.slice to [Service] of left.service" not in said:
+        raise AssertionError(said)
+    run("systemctl", "stop", "pair-pod", "left")
+    for file in ("pair.pod", "left.container"):
+        os.remove(f"{QUADLET}/{file}")
+    run("systemctl", "daemon-reload")
+    run("systemctl", "reset-failed", code=None)  # what a signal ended
+    in_sync()
+
+
+def has_quadlet_pods() -> bool:
+    """Whether Quadlet knows pods, as that of Podman 5 does; else the output says that they are left out."""
+    found = int(run("podman", "--version").split()[2].partition(".")[0]) >= 5
+    if found:
+        os.makedirs(QUADLET, exist_ok=True)
+    else:
+        print("left out: Quadlet has no pods before Podman 5", flush=True)
+    return found
+
+
 def weights() -> None:
     """The slice around workloads that share weighs what they request together, beside the system's."""
     stop_batch()
@@ -431,9 +476,9 @@ def quadlet() -> None:
     expect("three CPUs are no whole cores", done.returncode, 1)
     unit = ""  # of our own, where there is no Quadlet
     if os.path.exists("/usr/lib/systemd/system-generators/podman-system-generator"):
-        os.makedirs("/etc/containers/systemd", exist_ok=True)
+        os.makedirs(QUADLET, exist_ok=True)
         text = "[Container]\nImage=localhost/busybox:latest\nExec=sleep 1000\nNetwork=none\n"
-        write("/etc/containers/systemd/quad.container", text)
+        write(f"{QUADLET}/quad.container", text)
     else:
         words = "/usr/bin/podman run --rm --network=none --cgroups=split --name quad busybox sleep 1000"
         unit = f"[Service]\nDelegate=yes\nTimeoutStopSec=2\nExecStart={words}\n"
@@ -454,7 +499,7 @@ def quadlet() -> None:
         expect(f"a process of {name}", mask, cpus(grants()["quad"]["cpus"]))
     in_sync()
     run("systemctl", "stop", "quad")
-    for path in ("/etc/containers/systemd/quad.container", f"{ETC}/quad.service"):
+    for path in (f"{QUADLET}/quad.container", f"{ETC}/quad.service"):
         with contextlib.suppress(FileNotFoundError):
             os.remove(path)
     run("corral", "release", "quad")
@@ -554,6 +599,7 @@ STEPS = (
     containers,
     burstable_container,
     namespaces,
+    quadlet_pod,
     weights,
     quadlet,
     offline,
