@@ -407,6 +407,20 @@ def test_tenants(shown: list[str], fake: node.Node, capsys: Printed) -> None:
 # docs/workloads.md
 
 
+@shows("docs/workloads.md", "# /etc/containers/systemd/web.pod")
+def test_the_files_of_a_quadlet_pod_name_what_it_was_granted(shown: str, fake: node.Node, capsys: Printed) -> None:
+    lines = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line and not line.startswith("#"))
+    name, container = lines["PodName"], lines["ContainerName"]
+    need = {"cpu": 1, "memory": "64Mi"}
+    pod = {"name": name, "match": {"pod": name}, "hold": "running", "containers": [{"name": container, "limits": need}]}
+    assert not runs.install(fake.host()).error
+    roll_out(fake, {**MINIMAL, "workloads": [pod]})
+    said = corral(fake, capsys, lines["ExecStartPre"])
+    assert said and said[0].endswith(f"in {lines['Slice']}")
+    spec = json.loads(fake.get(test_devices_granted.SPEC))
+    assert lines["AddDevice"] in [f"{spec['kind']}={device['name']}" for device in spec["devices"]]
+
+
 @shows(
     "docs/workloads.md",
     "name: workloads",
