@@ -172,13 +172,11 @@ def seen_grants(host: Host) -> list[Grant]:
     return found
 
 
-def unit_in(host: Host, grant: Grant, unit: str) -> str:
-    """The unit that runs on the CPUs of a grant: this one, unless only others do, which it may be for by the name alone ("" where that is
-    no service).
+def unit_in(host: Host, slice_name: str, unit: str) -> str:
+    """The unit that runs in the slice of a grant: this one, unless only others do, which it may be for by the name alone ("" where that
+    is no service).
     """
-    if not (unit and grant.cpus):
-        return unit
-    found = others_in(host, grant.slice, unit)
+    found = others_in(host, slice_name, unit) if unit else []
     return next((name for name in found if name.endswith(".service")), "") if found else unit
 
 

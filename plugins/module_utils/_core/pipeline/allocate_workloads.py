@@ -531,15 +531,21 @@ def rebuilt(host: Host, listed: t.Sequence[ResourceRequirements], earlier: Check
             continue  # A slice of that name that is not Corral's; processes in it are the cpu manager's to report.
         hold = need.workload.hold if need else before.hold if before else DECLARED
         same = before is not None and before.cpus == one.cpus
+        member = need.member if need else before.member if before else None
+        unit = before.unit if before else ""
+        if need:
+            unit = workload_state.unit_in(host, one._replace(member=member).slice, admission.unit_of(need))
+        # Another unit may have them that runs under this name.
+        unit = delivered[one.workload][0] or unit if one.workload in delivered else unit
         found[one.workload] = one._replace(
             hold=hold,
             instance=one.instance if hold == RUNNING else "",
-            member=need.member if need else before.member if before else None,
+            member=member,
             blocks=before.blocks if before and same else (),
             containers=before.containers if before and same else (),
             requests=need.requests if need else (),
             limits=need.limits if need else (),
-            unit=workload_state.unit_in(host, one, admission.unit_of(need)) if need else before.unit if before else "",
+            unit=unit,
             since=before.since if before else int(host.now()),
             devices=delivered[one.workload][1] if one.workload in delivered else before.devices if before else (),
         )

@@ -13,6 +13,8 @@ import node
 import pytest
 import runs
 import services
+from _core.model.profile import profile
+from _core.pipeline import confirming
 from services import MARK
 from test_devices_granted import (
     CHECKPOINT,
@@ -23,6 +25,7 @@ from test_devices_granted import (
     LINKS,
     OTHER,
     SERIAL,
+    TTY,
     changed,
     counted_anew,
     equip,
@@ -128,6 +131,38 @@ def test_the_next_start_takes_no_device_of_another_one_that_runs(rolled: node.No
     forget(rolled, loss, DPDK, JOB)
     assert running(rolled, OTHER).devices.isdisjoint(before["job:job@a"])
     assert held(rolled)["job:job@a"] == before["job:job@a"]
+
+
+@pytest.mark.parametrize("has_file", [True, False])
+@pytest.mark.parametrize("hold", ["running", "declared"])
+def test_another_unit_that_runs_under_the_name_of_a_declared_one_keeps_its_devices(
+    hold: str, has_file: bool, fake: node.Node
+) -> None:
+    """What its file or its list tells of was taken for the declared unit's, which then had them open as well."""
+    equip(fake)
+    services.add(fake, "extra.service")
+    assert not runs.install(fake.host()).error
+    ask = {"cpu": "100m", TTY: 1}
+    roll_out(
+        fake,
+        profile_with(workloads=[{"name": "web", "match": {"unit": SERIAL}, "hold": hold, "requests": ask}]),
+    )
+    confirming.declare(fake.host(), profile.parse(profile_with(workloads=[])), None, confirming.Terms(120))
+    words = ("web", "--unit", "extra.service", "--requests", f"cpu=100m,{TTY}=2", "--limits", f"memory=1Gi,{TTY}=2")
+    assert runs.command(fake.host(), "admit", *words) == 0
+    mine = running(fake, "extra.service").devices
+    assert mine == {*LINKS[:2]}
+    fake.wait(121)
+    assert runs.command(fake.host(), "confirm", "--tick") == 0
+    forget(fake, "torn", *([] if has_file else ["extra.service"]))
+    limit = "/sys/fs/cgroup/corral.slice/corral-web.slice/memory.max"
+    for dummy in range(2):
+        assert runs.tick(fake.host()) == 2
+        started = services.start(fake, SERIAL)
+        assert (started is None) == (hold == "running")
+        assert not services.allowed(fake, SERIAL)
+        assert (services.allowed(fake, "extra.service"), held(fake)["web"]) == (mine, sorted(mine))
+        assert fake.get(limit) == f"{1 << 30}\n"
 
 
 @pytest.mark.parametrize("loss", LOSSES)
