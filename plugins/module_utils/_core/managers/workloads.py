@@ -28,6 +28,7 @@ from ..model.systemd.agent_units import LAUNCHER
 from ..model.systemd.unit_file import file_change
 from ..model.systemd.unit_property import ETC, dropin
 from ..model.systemd.workload_units import NAME
+from ..model.tenants.tenant import match_meets
 from ..model.values import cpuset
 from ..model.values.errors import Problem
 from ..model.values.records import NamedTuple
@@ -165,7 +166,12 @@ def checkpoint_part(host: Host, context: Context, found: Workloads) -> Part:
     return Part(
         (*checkpoint.admitted_changes(host, found, back=back), *checkpoint.checkpoint_changes(host, found)),
         frozenset({f"controller:{cgroup.ROOT}/cgroup.subtree_control"} if found.needs else ()),
-        problems=(*problems, *twice_matched(found.needs), *named_as_tenants(context.profile, found.needs)),
+        problems=(
+            *problems,
+            *twice_matched(found.needs),
+            *met_by_admitted(context, found.needs),
+            *named_as_tenants(context.profile, found.needs),
+        ),
         notes=tuple(found.notes),
     )
 
@@ -425,6 +431,22 @@ def twice_matched(needs: t.Sequence[ResourceRequirements]) -> list[Problem]:
             found.append(Problem("workloads", unit, message))
         owners.setdefault(unit, name)
     return found
+
+
+def met_by_admitted(context: Context, needs: t.Sequence[ResourceRequirements]) -> list[Problem]:
+    """The containers, pods and labels of a new profile that a workload matches which was admitted at run time: no admission may do that."""
+    declared = {one.name: one for one in context.profile.workloads if one.has_resources and one.match != "unit"}
+    others = [need.workload for need in needs if need.workload.name not in declared] if context.fresh else []
+    return [
+        Problem(
+            "workloads",
+            one.pattern,
+            f"{other.name}, which was admitted at run time, matches it: corral release {other.name}",
+        )
+        for one in declared.values()
+        for other in others
+        if other.match == one.match and match_meets(one.match, one.pattern, other.pattern)
+    ]
 
 
 def unit_problems(context: Context, need: ResourceRequirements, seen: workload_limits.State) -> list[Problem]:

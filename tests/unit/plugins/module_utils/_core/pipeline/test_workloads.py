@@ -1616,3 +1616,23 @@ def test_the_cpus_of_a_pod_are_divided_again_when_its_containers_exchange_theirs
     assert divided() == {"app": 1, "proxy": 2}
     assert [one.subject for one in roll_out(fake, pod(2, 1)).applied if one.property == "grant"] == ["web"]
     assert divided() == {"app": 2, "proxy": 1}
+
+
+@pytest.mark.parametrize("pattern", ["x-1", "x-*"])
+def test_a_profile_with_what_an_admitted_workload_matches_is_refused_until_that_is_released(
+    pattern: str, fake: node.Node
+) -> None:
+    """As the admission is beside such a profile: a container x-1 would belong to both."""
+    assert not runs.install(fake.host()).error
+    data: dict[str, t.Any] = {"name": "x", "cpu": {"reserved": {"count": 2}, "policy": "static"}}
+    roll_out(fake, data)
+    words = ("--container", pattern, "--limits", "cpu=2,memory=16Mi")
+    assert runs.command(fake.host(), "admit", "all", *words) == 0
+    limits = {"cpu": 2, "memory": "16Mi"}
+    data = {**data, "workloads": [{"name": "one", "match": {"container": "x-1"}, "limits": limits}]}
+    said = "x-1: all, which was admitted at run time, matches it: corral release all"
+    with pytest.raises(CorralError, match=said):
+        applying.declare(fake.host(), profile.parse(data))
+    assert runs.command(fake.host(), "release", "all") == 0
+    assert roll_out(fake, data).remaining == ()
+    assert runs.tick(fake.host()) == 0
