@@ -145,9 +145,9 @@ def refuse_admission(workload: Workload, declared: Profile, admitted: t.Sequence
     others = (*declared.workloads, *(one for one in admitted if one.name != workload.name))
     other = allocate_workloads.conflicting(workload, others)
     if other is not None:
-        said = "is" if fnmatch.fnmatchcase(pattern, other.pattern) else f"meets {other.pattern},"
+        said = "is what" if fnmatch.fnmatchcase(pattern, other.pattern) else f"meets {other.pattern}, which"
         way = "change it in the node's profile" if other in declared.workloads else "release that one"
-        message = f"{said} what the workload {other.name} matches: {way}, or match something else"
+        message = f"{said} the workload {other.name} matches: {way}, or match something else"
         raise refusal(message, path=path, value=pattern)
 
 

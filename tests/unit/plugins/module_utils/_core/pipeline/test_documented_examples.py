@@ -457,14 +457,12 @@ def test_a_pod_gets_the_peak_of_its_containers(shown: list[str], fake: node.Node
     assert container.words.split()[-2] in [f"{spec['kind']}={device['name']}" for device in spec["devices"]]
 
 
-@shows("docs/workloads.md", "  - name: web", "# podman pod create --name web --share-parent=false")
-def test_a_pod_on_the_shared_pool_has_its_containers_in_its_slice(shown: list[str], fake: node.Node) -> None:
-    workloads = yaml.safe_load(shown[0])
-    for row in workloads[0]["containers"]:
-        row["limits"]["cpu"] = "500m"
+@shows("docs/workloads.md", "# podman pod create --name web --share-parent=false")
+def test_a_pod_on_the_shared_pool_has_its_containers_in_its_slice(shown: str, fake: node.Node) -> None:
+    pod, container = commands_of(shown)
+    app = {"name": "app", "limits": {"cpu": "500m", "memory": "64Mi"}}
     assert not runs.install(fake.host()).error
-    roll_out(fake, {**MINIMAL, "workloads": workloads})
-    pod, container = commands_of(shown[1])
+    roll_out(fake, {**MINIMAL, "workloads": [{"name": "web", "match": {"pod": "web"}, "containers": [app]}]})
     assert "--cgroup-parent" not in pod.words
     (parent,) = [word.partition("=")[2] for word in container.words.split() if word.startswith("--cgroup-parent=")]
     assert fake.has(f"/etc/systemd/system/{parent}.d/10-corral-workloads.conf")

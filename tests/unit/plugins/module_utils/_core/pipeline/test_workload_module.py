@@ -211,11 +211,11 @@ def test_a_refusal_names_the_options(machine: node.Node) -> None:
 @pytest.mark.parametrize(
     ("match", "declared", "asked", "said"),
     [
-        ("container", "x-1", "x-*", "meets x-1, what the workload feed matches: change it in the node's profile, "),
-        ("container", "x-*", "*-1", "meets x-*, what the workload feed matches: change it in the node's profile, "),
+        ("container", "x-1", "x-*", "meets x-1, which the workload feed matches: change it in the node's profile, "),
+        ("container", "x-*", "*-1", "meets x-*, which the workload feed matches: change it in the node's profile, "),
         ("container", "x-*", "x-1", "is what the workload feed matches: change it in the node's profile, "),
-        ("pod", "x-1", "x-?", "meets x-1, what the workload feed matches: change it in the node's profile, "),
-        ("label", "app=x", "app", "meets app=x, what the workload feed matches: change it in the node's profile, "),
+        ("pod", "x-1", "x-?", "meets x-1, which the workload feed matches: change it in the node's profile, "),
+        ("label", "app=x", "app", "meets app=x, which the workload feed matches: change it in the node's profile, "),
         ("container", "x-1", "y-*", ""),
         ("label", "app=x", "app=y", ""),
     ],
@@ -236,7 +236,7 @@ def test_one_that_may_match_what_a_declared_one_matches_is_refused(
 def test_one_that_may_match_what_another_admitted_one_matches_is_refused(machine: node.Node) -> None:
     assert task(machine, "web", match={"container": "web-1"}, limits={"cpu": "500m"})["changed"]
     assert refused(machine, "webs", match={"container": "web-*"}, limits={"cpu": "500m"}) == (
-        "match.container: web-*: meets web-1, what the workload web matches: release that one, or match something else"
+        "match.container: web-*: meets web-1, which the workload web matches: release that one, or match something else"
     )
 
 
