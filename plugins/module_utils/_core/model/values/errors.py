@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 
+from .printable_text import printable
 from .records import NamedTuple
 
 # A hostile or mistaken value may be megabytes long; an error stays one readable line.
@@ -53,5 +54,5 @@ def refusal(message: str, *, path: str = "", value: object = None) -> CorralErro
 def shown(value: object, *, limit: int = VALUE_LIMIT) -> str:
     """A value as an error shows it: on one line, printable, at most ``limit`` characters."""
     text = value if isinstance(value, str) else json.dumps(value, default=str, sort_keys=True)
-    text = "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
+    text = printable(text)
     return text if len(text) <= limit else text[:limit] + "…"
