@@ -31,6 +31,7 @@ READ_LIMIT = 4 * 1024 * 1024  # No file that Corral reads is larger; a hostile o
 READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 # One read returns so many bytes of a file that is long enough: the kernel makes its files by the page, of short lines (seq_file).
 ONE_READ = 2048
+TRIES = 100  # of a folder that other processes make and remove meanwhile
 
 
 def boot_clock() -> float:
@@ -379,13 +380,9 @@ class Host:
             sync_folder(folder)
 
     def make_dir(self, path: str, mode: int = 0o755) -> None:
-        """Make a directory with exactly this mode; one that is there keeps its own."""
-        if not os.path.isdir(self.at(path)):
+        """Make a directory with exactly this mode; one that is there, or that another process makes meanwhile, keeps its own."""
+        if make_folders(self.at(path), mode):
             self.writes.append(path)
-            make_folders(os.path.dirname(self.at(path)))
-            os.mkdir(self.at(path))
-            os.chmod(self.at(path), mode)
-            sync_folder(os.path.dirname(self.at(path)))
 
     def remove_dir(self, path: str) -> None:
         """Remove an empty directory; one that is not there, not empty or read-only for us stays as it is."""
@@ -442,13 +439,34 @@ class Host:
         return http_answer.get(address, port, path, timeout, tls, longest)
 
 
-def make_folders(folder: str) -> None:
-    """Make a folder and those above it, readable for all whatever the umask is (the agent's is 077)."""
-    if not os.path.isdir(folder):
+def make_folders(folder: str, mode: int = 0o755) -> bool:
+    """Make a folder with exactly this mode, and those above it for all to read, whatever the umask is (the agent's is 077).
+
+    True if this process made it: others may make and remove the same folders meanwhile. Raises OSError where something else has the name.
+    """
+    for dummy in range(TRIES):
+        if os.path.isdir(folder):
+            return False
         make_folders(os.path.dirname(folder))
-        os.mkdir(folder)
-        os.chmod(folder, 0o755)  # noqa: S103 - configuration is for all to read
-        sync_folder(os.path.dirname(folder))
+        try:
+            make_folder(folder, mode)
+            sync_folder(os.path.dirname(folder))
+            return True
+        except FileExistsError:  # Another process made it, or it is no folder.
+            if os.path.lexists(folder) and not os.path.isdir(folder):
+                raise
+        except FileNotFoundError:  # Another process removed the one above.
+            pass
+    raise OSError(errno.EBUSY, "other processes make and remove this folder again and again", folder)
+
+
+def make_folder(folder: str, mode: int) -> None:
+    """Make one folder: with its mode from the start, since a process that is killed before a chmod(2) would leave it without."""
+    umask = os.umask(0)
+    try:
+        os.mkdir(folder, mode)
+    finally:
+        os.umask(umask)
 
 
 def sync_folder(folder: str) -> None:

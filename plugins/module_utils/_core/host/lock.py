@@ -13,6 +13,8 @@ import os
 import stat
 import time
 
+from .files import TRIES
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .files import Host
@@ -33,8 +35,7 @@ class Lock:
         """Take the lock, waiting at most ``wait`` seconds; False when another process has it."""
         deadline = time.monotonic() + wait
         while True:
-            own_folder(self.host, RUN, 0o755)
-            self.file = os.open(self.host.at(self.path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            self.file = self.open_file()
             try:
                 fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # A removal may have taken the file away while we waited: a lock on that excludes no other process.
@@ -48,6 +49,16 @@ class Lock:
                 return False
             time.sleep(0.1)
 
+    def open_file(self) -> int:
+        """The lock's file, made in Corral's own folder where it is absent."""
+        for dummy in range(TRIES):
+            own_folder(self.host, RUN, 0o755)
+            try:
+                return os.open(self.host.at(self.path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            except FileNotFoundError:  # A removal took the folder away since.
+                pass
+        raise OSError(errno.EBUSY, "other processes make and remove its folder again and again", self.path)
+
     def release(self) -> None:
         """Release the lock."""
         if self.file >= 0:
@@ -58,28 +69,34 @@ class Lock:
 def own_folder(host: Host, path: str, mode: int) -> None:
     """Make a folder of Corral's own, or make sure of it: no link, owned by this user, with no more permissions than ``mode``.
 
-    Raises CorralError for a link, a file or another user's folder: nothing is written into it.
+    What is there is looked at after the attempt to make it, so that it does not matter which process made it. Raises CorralError for a
+    link, a file or another user's folder: nothing is written into it.
     """
+    try:
+        host.make_dir(path, mode)
+    except FileExistsError:
+        pass  # The look says what it is.
     problem = folder_problem(host, path)
     if problem:
         from ..model.values.errors import refusal
 
         raise refusal(problem, path=path)
-    host.make_dir(path, mode)
-    found = os.lstat(host.at(path))
-    if stat.S_IMODE(found.st_mode) & ~mode:
-        host.writes.append(path)
-        os.chmod(host.at(path), mode)
+    try:
+        if stat.S_IMODE(os.lstat(host.at(path)).st_mode) & ~mode:
+            host.writes.append(path)
+            os.chmod(host.at(path), mode)
+    except FileNotFoundError:
+        pass  # A removal took it away since: who opens a file in it is told.
 
 
 def folder_problem(host: Host, path: str) -> str:
     """Why a path cannot be a folder of Corral's own; "" where it is one, or can be made."""
-    if host.link(path) is not None:
-        return "is a link, and Corral keeps its files in a folder of its own: remove it"
     try:
         found = os.lstat(host.at(path))
     except OSError:
         return ""
+    if stat.S_ISLNK(found.st_mode):
+        return "is a link, and Corral keeps its files in a folder of its own: remove it"
     if not stat.S_ISDIR(found.st_mode):
         return "is a file, and Corral keeps its files in a folder of its own: move it away"
     if found.st_uid != os.geteuid():
