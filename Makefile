@@ -9,7 +9,7 @@ VENV := .venv/bin/python
 
 -include lab/lab.mk
 
-.PHONY: help setup venv check sanity ecosystem browser scenario steady molecule test test-long bench bench-compile bench-allocate bench-hints bench-tick bench-rollout bench-handover bench-handover-planning bench-fleet bench-rollout-fleet bench-kubelet bench-devices bench-tenants bench-collect rollout drift changelog clean distclean
+.PHONY: help setup venv check sanity ecosystem browser scenario steady molecule test test-long bench bench-compile bench-allocate bench-hints bench-tick bench-rollout bench-handover bench-handover-planning bench-fleet bench-rollout-fleet bench-kubelet bench-devices bench-tenants bench-collect bench-many-units rollout drift changelog clean distclean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,7 +53,7 @@ test: setup ## the tests of the nodes, the code and the built collection, VMs in
 test-long: setup ## the same with more kills, faults, random cases, releases, and cuts of power
 	@CORRAL_LONG=1 CORRAL_KILLS=$${CORRAL_KILLS:-30} CORRAL_STEPS=all $(VENV) tools/suite.py check sanity ecosystem browser units molecule
 
-bench: bench-compile bench-allocate bench-hints bench-tick bench-rollout bench-handover bench-handover-planning bench-fleet bench-rollout-fleet bench-kubelet bench-devices bench-tenants bench-collect ## all benchmarks, by hand; none of them is a test
+bench: bench-compile bench-allocate bench-hints bench-tick bench-rollout bench-handover bench-handover-planning bench-fleet bench-rollout-fleet bench-kubelet bench-devices bench-tenants bench-collect bench-many-units ## all benchmarks, by hand; none of them is a test
 
 bench-compile: venv ## compile profiles for recorded machines and for growing ones
 	@$(VENV) tests/benchmarks/compile.py
@@ -72,6 +72,9 @@ bench-rollout: setup ## a profile against a playbook of stock modules, on a VM
 
 bench-handover: setup ## how long CPUs are on their way from pool to pool, on a VM
 	@$(VENV) tests/benchmarks/handover.py
+
+bench-many-units: venv ## plan a pattern that matches up to 10,000 units
+	@$(VENV) tests/benchmarks/many_units.py
 
 bench-handover-planning: venv ## plan hand-overs of up to 500 exclusive grants
 	@$(VENV) tests/benchmarks/handover_planning.py

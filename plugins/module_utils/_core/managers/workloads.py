@@ -381,11 +381,17 @@ def owned_for_runs(host: Host, undeclared: t.Sequence[Grant], renamed: t.Contain
     names = host.names(ETC) if undeclared else []
     paths = [f"{ETC}/{name}/10-corral-{NAME}.conf" for name in names if name.endswith(".service.d")]
     texts = {path: host.read(path) or "" for path in paths}
+    templates = {path: text for path, text in texts.items() if "%i" in text}
+    having: dict[str, list[str]] = {}
+    for path, text in texts.items():
+        for row in text.splitlines(keepends=True):
+            having.setdefault(row, []).append(path)
     for grant in undeclared:
         instance = profile_workloads.slice_name(grant.workload).partition("\\x40")[2]
         # Its slice may be another one by now: without the static policy new runs share.
         line = f"Requires={workload_units.grant_unit(grant.workload)}\n"
-        found = {f"file:{path}" for path, text in texts.items() if line in text.replace("%i", instance)}
+        found = {f"file:{path}" for path in having.get(line, ())}
+        found |= {f"file:{path}" for path, text in templates.items() if line in text.replace("%i", instance)}
         owned |= set() if grant in renamed else found
         owned |= owned_of(grant.slice, dict.fromkeys(unit_limits.FILES, ""), files=True)
     return owned

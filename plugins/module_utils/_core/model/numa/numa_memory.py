@@ -18,6 +18,7 @@ from __future__ import annotations
 import typing as t
 
 from ..values import cpuset
+from ..values.listing import listed
 from ..values.records import NamedTuple
 from ..workload.resources import MEMORY, hugepages, shown
 from .node_sets import Demand, narrowest
@@ -42,6 +43,7 @@ class Block(NamedTuple):
 
 
 Holders = t.Mapping[str, t.Sequence[Block]]
+FindHolders = t.Callable[[], Holders]
 
 
 class Drift(NamedTuple):
@@ -126,7 +128,7 @@ def allocate(
     nodes: Nodes | None,
     *,
     reusable: t.Collection[Block] = (),
-    holders: Holders | None = None,
+    holders: FindHolders | None = None,
 ) -> tuple[Block, ...]:
     """Blocks for a workload on its affinity; without one, or where it is too small, on the fewest nodes that do.
 
@@ -138,7 +140,7 @@ def allocate(
         return ()
     found = narrowest(asked, tables)
     if found is None:
-        raise ValueError("; ".join(_missing(asked, tables, holders or {})))
+        raise ValueError("; ".join(_missing(asked, tables, holders() if holders else {})))
     return tuple(Block(found, demand.resource, demand.amount) for demand in asked)
 
 
@@ -234,7 +236,7 @@ def _held(resource: str, holders: Holders) -> str:
         for block in blocks
         if block.resource == resource or not resource
     ]
-    return f"; held: {', '.join(held)}" if held else ""
+    return f"; held: {listed(held)}" if held else ""
 
 
 def _named(nodes: t.Collection[int]) -> str:

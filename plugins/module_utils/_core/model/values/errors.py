@@ -14,6 +14,7 @@ from .records import NamedTuple
 
 # A hostile or mistaken value may be megabytes long; an error stays one readable line.
 VALUE_LIMIT = 120
+PROBLEMS_LIMIT = 100  # of one refusal: a pattern may match ten thousand units
 
 
 class Problem(NamedTuple):
@@ -39,9 +40,13 @@ class Problem(NamedTuple):
 
 
 class CorralError(Exception):
-    """A refusal: nothing was changed, ``problems`` (never empty) says why."""
+    """A refusal: nothing was changed, ``problems`` (never empty, the first PROBLEMS_LIMIT) says why."""
 
     def __init__(self, *problems: Problem) -> None:
+        more = len(problems) - PROBLEMS_LIMIT - 1  # The schema's reader counts its own, and adds one as well.
+        if more > 0:
+            said = f"there are {more + 1} problems more: correct these and check again"
+            problems = (*problems[:PROBLEMS_LIMIT], Problem("", None, said))
         super().__init__("\n".join(problem.line() for problem in problems))
         self.problems = problems
 

@@ -141,6 +141,7 @@ def attempt(
     crowded: dict[str, Refused] = {}
     raised: dict[str, Grant] = {}
     events: list[AllocationEvent] = []
+    refused_alike: dict[t.Hashable, tuple[int, Refused]] = {}
     for grant in granted:
         if grant.workload in status.other_units and not why_misplaced(budget, grant):
             budget.reserve(grant)
@@ -199,7 +200,7 @@ def attempt(
         try:
             if name in kept_first:
                 raise kept_first[name]
-            grant = admit(budget, need, before, status)
+            grant = admit_as_others(budget, need, before, status, refused_alike)
         except Refused as refused:
             refusals.append(Refusal(name, refused.key, refused.value, str(refused)))
             budget.devices.give(name, ())
@@ -442,9 +443,10 @@ def admit(budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Gra
     blocks: tuple[Block, ...] = ()
     wanted = memory_demand(budget.inputs, need)
     if wanted:
-        holders = {grant.workload: grant.blocks for grant in budget.grants.values() if grant.blocks}
         try:
-            blocks = numa_memory.allocate(budget.inputs.memory, budget.blocks, wanted, affinity.nodes, holders=holders)
+            blocks = numa_memory.allocate(
+                budget.inputs.memory, budget.blocks, wanted, affinity.nodes, holders=budget.block_holders
+            )
         except ValueError as error:
             raise Refused("requests.memory", shown(need, MEMORY), str(error)) from None
     mems = cpuset.EMPTY.union(*(block.nodes for block in blocks)) if blocks else None
@@ -468,6 +470,29 @@ def admit(budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Gra
     )
     budget.reserve(grant)
     return grant
+
+
+def admit_as_others(
+    budget: NodeBudget,
+    need: ResourceRequirements,
+    before: t.Optional[Grant],
+    status: WorkloadStatus,
+    known: dict[t.Hashable, tuple[int, Refused]],
+) -> Grant:
+    """As admit(): of the units of one pattern those that come after a refusal are refused with the same words, as long as nothing was
+    granted in between. ``known`` has these refusals and the budget's version.
+    """
+    if before is not None or need.devices or need.member is not None or budget.left:
+        return admit(budget, need, before, status)  # It matters which workload asks.
+    alike = need._replace(workload=need.workload._replace(name="", pattern=""))
+    version, refused = known.get(alike, (-1, None))
+    if refused is not None and version == budget.version:
+        raise Refused(refused.key, refused.value, str(refused))
+    try:
+        return admit(budget, need, before, status)
+    except Refused as error:
+        known[alike] = (budget.version, error)
+        raise
 
 
 def refused_alone(inputs: AllocationInput, need: ResourceRequirements) -> t.Optional[Refusal]:

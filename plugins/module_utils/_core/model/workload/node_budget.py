@@ -24,6 +24,7 @@ from ..topology.cpu_topology import CpuTopology
 from ..topology.topology import Topology
 from ..values import cpuset
 from ..values.cpuset import CpuSet
+from ..values.listing import listed
 from ..values.records import NamedTuple
 from .grants import Grant
 from .resource_requirements import ResourceRequirements
@@ -95,10 +96,14 @@ class NodeBudget:
         self.left: dict[str, CpuSet] = {}  # of workloads that run and are not decided on yet
         self.devices = HeldDevices()  # also those of workloads that are not decided on yet
         self.by_id: t.Optional[dict[str, Device]] = None
+        self.version = 0  # grows with each change of what is left
+        self._blocks: dict[tuple[frozenset[int], str], tuple[int, int]] = {}  # how many, and their bytes
 
     def reserve(self, grant: Grant) -> None:
         """Charge a grant to the budget."""
         self.grants[grant.workload] = grant
+        self.version += 1
+        self._count_blocks(grant, 1)
         self.left.pop(grant.workload, None)
         for resource, amount in counted(grant):
             self.given[resource] = self.given.get(resource, 0) + amount
@@ -109,6 +114,8 @@ class NodeBudget:
     def take_back(self, grant: Grant) -> None:
         """Take a grant that was charged out of the budget again."""
         del self.grants[grant.workload]
+        self.version += 1
+        self._count_blocks(grant, -1)
         for resource, amount in counted(grant):
             self.given[resource] -= amount
         self.free |= grant.cpus
@@ -128,8 +135,18 @@ class NodeBudget:
 
     @property
     def blocks(self) -> list[Block]:
-        """All memory that is promised on NUMA nodes."""
-        return [block for grant in self.grants.values() for block in grant.blocks]
+        """All memory that is promised on NUMA nodes, what is on the same nodes as one block."""
+        return [Block(nodes, resource, size) for (nodes, resource), (dummy, size) in self._blocks.items()]
+
+    def block_holders(self) -> dict[str, tuple[Block, ...]]:
+        """The workloads that have it, for display."""
+        return {grant.workload: grant.blocks for grant in self.grants.values() if grant.blocks}
+
+    def _count_blocks(self, grant: Grant, sign: int) -> None:
+        for block in grant.blocks:
+            count, size = self._blocks.pop((block.nodes, block.resource), (0, 0))
+            if count + sign:
+                self._blocks[block.nodes, block.resource] = (count + sign, size + sign * block.size)
 
     def check_totals(self, need: ResourceRequirements, before: t.Optional[Grant]) -> None:
         """The requests of all admitted workloads stay within what the node can give. Raises Refused.
@@ -175,7 +192,7 @@ class NodeBudget:
         by_node = self.inputs.topology.node_cpus()
         free = ", ".join(f"node {node}: {len(cpus & self.free)}" for node, cpus in sorted(by_node.items()) if cpus)
         holders = [f"{grant.workload} has {cpuset.format(grant.cpus)}" for grant in self.grants.values() if grant.cpus]
-        return f" (free CPUs: {free}{'; ' + ', '.join(holders) if holders else ''})"
+        return f" (free CPUs: {free}{'; ' + listed(holders) if holders else ''})"
 
 
 def allocatable(pools: Pools, memory: t.Mapping[int, t.Mapping[str, int]]) -> dict[str, int]:
@@ -194,4 +211,4 @@ def counted(grant: Grant) -> Amounts:
 
 def holders_text(resource: str, holders: t.Mapping[str, int]) -> str:
     """How much each workload has: ``a has 4, b has 2``."""
-    return ", ".join(f"{name} has {amount_text(resource, amount)}" for name, amount in sorted(holders.items()))
+    return listed([f"{name} has {amount_text(resource, amount)}" for name, amount in sorted(holders.items())])

@@ -121,7 +121,7 @@ def test_no_node_is_ever_used_both_ways_and_what_is_released_is_free(tables: Tab
         expected = lowest(usable(tables, held, wanted, nodes or frozenset()))
         if expected is None:
             with pytest.raises(ValueError, match=r"memory|hugepages"):
-                allocate(tables, held, wanted, nodes, holders=holders)
+                allocate(tables, held, wanted, nodes, holders=lambda: holders)
         else:
             got = allocate(tables, held, wanted, nodes)
             assert {one.resource: one.size for one in got} == {
@@ -222,12 +222,12 @@ def test_a_refusal_says_how_much_is_missing_where_and_who_has_it() -> None:
     tables = {0: {"memory": 4 * GIB}, 1: {"memory": 2 * GIB}}
     holders = {"web": [block([0], 3 * GIB)], "db": [block([1], GIB, HUGE)]}
     with pytest.raises(ValueError, match=r"memory") as refused:
-        allocate(tables, holders["web"], {"memory": 6 * GIB}, None, holders=holders)
+        allocate(tables, holders["web"], {"memory": 6 * GIB}, None, holders=lambda: holders)
     assert str(refused.value) == (
         "memory: 6Gi asked, 3Gi free in all (node 0: 1Gi, node 1: 2Gi): 3Gi missing; held: web 3Gi on node 0"
     )
     with pytest.raises(ValueError, match=r"share") as refused:
-        allocate(tables, holders["web"], {"memory": 5 * GIB // 2}, None, holders=holders)
+        allocate(tables, holders["web"], {"memory": 5 * GIB // 2}, None, holders=lambda: holders)
     assert str(refused.value) == (
         "2.5Gi of memory would have to share nodes that others use alone or as a group;"
         " held: web 3Gi on node 0, db 1Gi on node 1"
