@@ -164,7 +164,7 @@ class LookupModule(LookupBase):
     def text_of(self, path: str) -> str:
         """The text of a file, decrypted where it is a vault."""
         try:
-            with open(self._loader.get_real_file(path), encoding="utf-8") as file:
-                return file.read()
-        except (OSError, UnicodeDecodeError) as error:
+            real = self._loader.get_real_file(path)
+        except OSError as error:
             raise AnsibleLookupError(f"{path}: cannot be read: {error}") from error
+        return profile_file.read(real, path)

@@ -42,21 +42,11 @@ def the_profile(host: Host, path: t.Optional[str]) -> Profile:
     if path is None:
         declared = declared_profile.read_declared(host)
         if declared is None:
-            unreadable = state.DECLARED in host.errors and host.errors[state.DECLARED] != 2
-            hint = (
-                "cannot be read: run as root" if unreadable else "no profile is declared here: name one with --profile"
-            )
-            raise refusal(hint, path=state.DECLARED)
+            raise refusal("no profile is declared here: name one with --profile", path=state.DECLARED)
         return declared
     return profile.parse(read_file(path))
 
 
 def read_file(path: str) -> t.Any:
     """The data of a profile's file, not yet checked."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read(4 * 1024 * 1024)
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise refusal(f"cannot be read: {why}", path=path) from None
-    return profile_file.load(text, path)
+    return profile_file.load(profile_file.read(path), path)

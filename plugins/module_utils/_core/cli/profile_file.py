@@ -13,13 +13,28 @@ from __future__ import annotations
 import json
 import typing as t
 
+from ..host.files import READ_LIMIT, TOO_LARGE
 from ..model.profile.schema_reader import DuplicateKey, unique
 from ..model.values import yaml_error
+from ..model.values.data_bounds import OutOfBounds, check_bounds
 from ..model.values.errors import refusal
 
 
+def read(path: str, name: str = "") -> str:
+    """The text of a file that a user names, whole; a refusal calls it by that name. Raises CorralError."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read(READ_LIMIT + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise refusal(f"cannot be read: {why}", path=name or path) from None
+    if len(text) > READ_LIMIT:
+        raise refusal(f"cannot be read: {TOO_LARGE}", path=name or path)
+    return text
+
+
 def load(text: str, path: str) -> t.Any:
-    """The data of a profile file; ``path`` is what a refusal calls it."""
+    """The data of a profile file; ``path`` is what a refusal calls it. Raises CorralError."""
     try:
         return json.loads(text, object_pairs_hook=unique)
     except DuplicateKey as error:
@@ -33,6 +48,8 @@ def load(text: str, path: str) -> t.Any:
     try:
         return _load_yaml(yaml, text)
     except DuplicateKey as error:
+        raise refusal(str(error), path=path) from None
+    except OutOfBounds as error:
         raise refusal(str(error), path=path) from None
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise refusal(yaml_error.line(error), path=path) from None
@@ -58,6 +75,8 @@ def check_text(text: str, path: str) -> None:
         _checked(yaml, loader.get_single_node())
     except DuplicateKey as error:
         raise refusal(str(error), path=path) from None
+    except OutOfBounds as error:
+        raise refusal(str(error), path=path) from None
     except yaml.YAMLError as error:
         raise refusal(yaml_error.line(error), path=path) from None
     except (RecursionError, ValueError):
@@ -77,7 +96,8 @@ def _load_yaml(yaml: t.Any, text: str) -> t.Any:
 
 
 def _checked(yaml: t.Any, root: t.Any) -> t.Any:
-    """The node of a document, of which no mapping has a key twice. Raises DuplicateKey."""
+    """The node of a document, of which no mapping has a key twice. Raises DuplicateKey, and ValueError for one that is out of bounds."""
+    check_bounds(root, lambda node: () if isinstance(node.value, str) else parts_of(node))
     todo, seen = [root], set()
     while todo:
         node = todo.pop()
@@ -86,10 +106,13 @@ def _checked(yaml: t.Any, root: t.Any) -> t.Any:
         seen.add(id(node))
         if isinstance(node, yaml.MappingNode):
             _refuse_twice(node)
-            todo += [part for pair in node.value for part in pair]
-        else:
-            todo += node.value
+        todo += parts_of(node)
     return root
+
+
+def parts_of(node: t.Any) -> list[t.Any]:
+    """The nodes within a mapping, its keys among them, or within a sequence."""
+    return [part for one in node.value for part in (one if isinstance(one, tuple) else (one,))]
 
 
 def _refuse_twice(mapping: t.Any) -> None:

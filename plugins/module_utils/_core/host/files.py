@@ -26,7 +26,9 @@ if TYPE_CHECKING:  # Each tick loads this file, so it does not import typing.
 
     Answer = t.TypeVar("Answer")
 
-READ_LIMIT = 4 * 1024 * 1024  # No file that Corral reads is larger; a hostile one must not fill the memory.
+# No file that Corral reads is larger; a hostile one must not fill the memory. A larger one is unreadable (EFBIG): a part is not the whole.
+READ_LIMIT = 4 * 1024 * 1024
+TOO_LARGE = f"it has more than {READ_LIMIT} bytes (4 MiB), which is the most that is read: make it smaller"
 # Plain descriptors: a discovery reads hundreds of tiny files, and open() costs five times as much.
 READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 # One read returns so many bytes of a file that is long enough: the kernel makes its files by the page, of short lines (seq_file).
@@ -129,7 +131,7 @@ class Host:
         return None if data is None else data.decode("utf-8", "replace")
 
     def read_bytes(self, path: str, follow: bool = True) -> t.Optional[bytes]:
-        """The file's bytes, at most READ_LIMIT of them; None when it is absent or cannot be read."""
+        """The file's bytes; None when it is absent, cannot be read, or has more than READ_LIMIT of them (EFBIG)."""
         return self.tell(self._read(path, follow), "read_bytes", path, follow)
 
     def lines(self, path: str, word: str) -> t.Optional[str]:
@@ -153,7 +155,10 @@ class Host:
         try:
             chunks = [os.read(file, 65536)]
             size = len(chunks[0])
-            while chunks[-1] and size < READ_LIMIT:
+            while chunks[-1]:
+                if size > READ_LIMIT:
+                    self.errors[path] = errno.EFBIG
+                    return None
                 chunks.append(os.read(file, 65536))
                 size += len(chunks[-1])
             return b"".join(chunks)
@@ -238,6 +243,14 @@ class Host:
             mode = None
         return self.tell(mode, "mode", path)
 
+    def owner(self, path: str) -> t.Optional[int]:
+        """The user to whom what is there belongs, links not followed; None when nothing is."""
+        try:
+            owner = os.lstat(self.at(path)).st_uid
+        except (OSError, ValueError):
+            owner = None
+        return self.tell(owner, "owner", path)
+
     def modified(self, path: str) -> t.Optional[float]:
         """When a file was written last, links followed, in epoch seconds; None where there is none."""
         try:
@@ -267,7 +280,8 @@ class Host:
 
     def why(self, path: str) -> str:
         """Why a path could not be read; "" where it could."""
-        return os.strerror(self.errors[path]) if path in self.errors else ""
+        error = self.errors.get(path)
+        return "" if error is None else TOO_LARGE if error == errno.EFBIG else os.strerror(error)
 
     def writable(self, path: str) -> bool:
         """Whether this process may write a file, or make names in a folder: not where it is immutable or mounted read-only."""

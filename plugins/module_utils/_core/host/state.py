@@ -38,6 +38,7 @@ REJECTED = f"{STATE}/rejected.json"
 CHECKPOINT = f"{STATE}/checkpoint.json"
 ADMITTED = f"{STATE}/admitted.json"
 WORKLOADS = (ADMITTED, CHECKPOINT)
+PROGRAM = f"{STATE}/program.json"  # digests of the agent's program, as it was installed: program_check.py
 GC_RECORDS = f"{STATE}/gc.json"
 RUN = lock.RUN
 STATUS = f"{RUN}/status.json"

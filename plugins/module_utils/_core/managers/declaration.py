@@ -45,11 +45,15 @@ def plan(host: Host, context: Context) -> Part:
     for path, content, other, wanted, reason in files:
         text = json.dumps(content, indent=2, sort_keys=True) + "\n"
         actual = host.read(path)
+        # A command or a label in it may hold what is not for every user of the node.
+        step = make_step.file(path, text, DECLARE, mode=state.PRIVATE)
+        mode = host.mode(path) or 0
         if actual != text:
-            # Readable for all: the declared profile is no secret, and users other than root may ask for the drift.
-            step = make_step.file(path, text, DECLARE)
             shown = None if actual is None else other
             changes.append(Change(NAME, path, "content", shown, wanted, reason, path, (step,)))
+        elif mode & ~state.PRIVATE:
+            modes, why = (f"{mode:04o}", f"{state.PRIVATE:04o}"), "other users can read it, or write to it"
+            changes.append(Change(NAME, path, "mode", *modes, why, path, (step,)))
     return Part(tuple(changes), frozenset(f"file:{path}" for path, *dummy in files))
 
 

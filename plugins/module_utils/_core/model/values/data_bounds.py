@@ -1,0 +1,38 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""How much a YAML document may stand for: a few lines of aliases (*) can be as many values as no memory holds."""
+
+from __future__ import annotations
+
+import typing as t
+
+MOST, DEEPEST = 100_000, 100  # values with all aliases written out, levels
+
+
+class OutOfBounds(ValueError):
+    """A document that has too many values, or too deep ones; the text says so and what to do."""
+
+
+def check_bounds(root: t.Any, parts: t.Callable[[t.Any], t.Iterable[t.Any]]) -> None:
+    """Raise OutOfBounds where the parts of ``root``, theirs and so on are too many. What is there twice is counted twice, but visited once."""
+    counted: dict[int, tuple[int, int]] = {}  # by id: values and levels
+
+    def count(one: t.Any, depth: int) -> tuple[int, int]:
+        if depth > DEEPEST:
+            raise OutOfBounds(f"is nested more than {DEEPEST} levels deep, or contains itself: write it flat")
+        known = counted.get(id(one))
+        if known is None:
+            inner = [count(part, depth + 1) for part in parts(one)]
+            known = (1 + sum(size for size, dummy in inner), 1 + max((levels for dummy, levels in inner), default=0))
+            counted[id(one)] = known
+        if known[0] > MOST:
+            raise OutOfBounds(f"has more than {MOST} values with its aliases (*) written out: leave aliases out")
+        if depth + known[1] > DEEPEST + 1:
+            raise OutOfBounds(f"is nested more than {DEEPEST} levels deep: write it flat")
+        return known
+
+    if root is not None:
+        count(root, 0)
