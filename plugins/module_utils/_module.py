@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import sys
-import tempfile
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
@@ -17,7 +16,7 @@ from ansible.module_utils.basic import AnsibleModule
 from . import _core_files  # before the core: it decides from where the core is imported
 from ._core import main
 from ._core.constants import SCHEMA
-from ._core.host import pause_file, preflight, snapshot, state, unconfirmed_file
+from ._core.host import pause_file, preflight, recorded_tree, state, unconfirmed_file
 from ._core.host.discovery import sysfs
 from ._core.host.files import Host
 from ._core.managers import agent_install, declaration, registry
@@ -420,7 +419,5 @@ def replayed(module: AnsibleModule, host: Host, ask: t.Callable[[Host], Answer])
     root = module.params["root"]
     if root is None:
         return ask(host)
-    if Host().is_dir(root):
-        return ask(Host(root))
-    with tempfile.TemporaryDirectory(prefix="corral-") as folder:
-        return ask(Host(snapshot.unpack(root, folder)))
+    with recorded_tree.opened(root) as recorded:
+        return ask(recorded)

@@ -15,6 +15,7 @@ import functools
 import math
 import os
 import stat
+import tarfile
 import tempfile
 import time
 import typing as t
@@ -22,7 +23,6 @@ from pathlib import Path
 
 import bench
 import trees
-from _core.host import snapshot
 from _core.host.discovery import sysfs
 from _core.host.files import Host
 from _core.managers import registry
@@ -169,9 +169,11 @@ def recorded(folder: str, turns: int) -> list[tuple[str, Result]]:
     for archive in archives:
         name = archive.name[: -len(".tar.gz")]
         bench.progress(name)
-        place = os.path.join(folder, name)
-        os.mkdir(place)
-        results.append((name, measure(Path(snapshot.unpack(str(archive), place)), turns)))
+        place = Path(folder, name)
+        with tarfile.open(archive) as members:
+            members.extraction_filter = getattr(tarfile, "data_filter", None)
+            members.extractall(place)
+        results.append((name, measure(next(place.iterdir()), turns)))
     return sorted(results, key=lambda one: (one[1].cpus, one[1].files))
 
 

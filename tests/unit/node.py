@@ -345,6 +345,15 @@ class Node:
         self.time += seconds
         self.up += seconds
 
+    def recorded(self) -> str:
+        """This folder for ``--root``, which follows no link out of it: the CPUs' files, which all nodes share, are copied."""
+        cpus = self.root / "sys/devices/system/cpu"
+        if cpus.is_symlink():
+            shared = cpus.resolve()
+            cpus.unlink()
+            shutil.copytree(shared, cpus, symlinks=True)
+        return str(self.root)
+
     def set_online(self, *offline: int) -> None:
         """These CPUs are offline from now on, all others are back."""
         machine = self.machine._replace(offline=frozenset(offline))

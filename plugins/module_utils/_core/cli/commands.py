@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import typing as t
 
@@ -157,20 +156,13 @@ def run(words: t.Sequence[str]) -> int:
         return IN_SYNC if stop.code in (None, 0) else ERROR
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")  # no traceback for a character outside the locale
-    root = getattr(args, "root", None) or "/"
-    if root != "/" and not os.path.isdir(root):
-        return run_on_snapshot(root, args)
-    return handler(args.command)(Host(root, record=args.command == "snapshot"), args)
+    root = getattr(args, "root", None)
+    if not root:
+        return handler(args.command)(Host("/"), args)
+    from ..host import recorded_tree
 
-
-def run_on_snapshot(path: str, args: argparse.Namespace) -> int:
-    """Run one command on the machine in a snapshot."""
-    import tempfile
-
-    from ..host import snapshot
-
-    with tempfile.TemporaryDirectory(prefix="corral-") as folder:
-        return handler(args.command)(Host(snapshot.unpack(path, folder), record=args.command == "snapshot"), args)
+    with recorded_tree.opened(root) as host:
+        return handler(args.command)(host, args)
 
 
 def handler(command: str) -> Handler:

@@ -10,11 +10,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import tempfile
 import typing as t
 
 from ..constants import DIFFERS, IN_SYNC
-from ..host import snapshot
+from ..host import archive_tree, recorded_tree
 from ..host.discovery import sysfs
 from ..host.files import Host
 from ..model.profile import profile
@@ -50,22 +49,20 @@ def do_diff(dummy_host: Host, args: argparse.Namespace) -> int:
 
 def side(path: str) -> tuple[str, t.Any]:
     """What is compared, and of which kind it is: "a machine" or "JSON". Raises CorralError."""
-    if os.path.isdir(path):
-        return MACHINE, machine(Host(path))
-    data = json_of(path)
+    data = None if os.path.isdir(path) else json_of(path)
     if data is not None:
         return "JSON", data
-    with tempfile.TemporaryDirectory(prefix="corral-") as folder:
-        return MACHINE, machine(Host(snapshot.unpack(path, folder)))
+    with recorded_tree.opened(path) as host:
+        return MACHINE, machine(host)
 
 
 def json_of(path: str) -> t.Any:
     """The data of a JSON file; None where it is none. Raises CorralError for one that cannot be read."""
     try:
-        if os.path.getsize(path) > MOST_BYTES:
-            raise refusal(f"is larger than {MOST_BYTES >> 20} MiB", path=path)
-        with open(path, encoding="utf-8") as file:
-            return json.load(file)
+        with archive_tree.regular_file(path) as file:
+            if os.fstat(file.fileno()).st_size > MOST_BYTES:
+                raise refusal(f"is larger than {MOST_BYTES >> 20} MiB", path=path)
+            return json.loads(file.read(MOST_BYTES).decode("utf-8"))
     except OSError as error:
         raise refusal(f"cannot be read: {error.strerror}", path=path) from None
     except (ValueError, RecursionError):

@@ -261,6 +261,7 @@ def do_snapshot(host: Host, args: argparse.Namespace) -> int:
     """corral snapshot"""
     from ..pipeline import describing
 
+    host.recorded = {}
     sysfs.discover(host)
     try:
         planned(host, argparse.Namespace(profile=None))

@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """The only access to a machine: reads, writes, commands and the clock, under a root directory.
 
-A live node (root "/"), an unpacked snapshot and a test's tree are the same type, so every decision can be replayed
-offline. Paths are always those of the live node ("/sys/devices/system/cpu/online").
+A live node (root "/"), a recorded machine (recorded_tree.py) and a test's tree are the same type, so every decision can be
+replayed offline. Paths are always those of the live node ("/sys/devices/system/cpu/online").
 """
 
 from __future__ import annotations
@@ -220,9 +220,7 @@ class Host:
             found = os.stat(self.at(path))
         except (OSError, ValueError):
             return self.tell(None, "device", path)
-        kind = "char" if stat.S_ISCHR(found.st_mode) else "block" if stat.S_ISBLK(found.st_mode) else None
-        number = f"{kind}/{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
-        return self.tell(number if kind else None, "device", path)
+        return self.tell(device_number(found), "device", path)
 
     def is_claimed(self, path: str) -> bool:
         """Whether a device is in use so that no other can have it (EBUSY), or cannot be looked at: a disk that is mounted or a part of
@@ -277,6 +275,16 @@ class Host:
         except (OSError, ValueError):
             return self.tell(None, "stamp", path)
         return self.tell([found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns], "stamp", path)
+
+    def links(self, path: str) -> t.Optional[int]:
+        """How many links a directory has: two, and one more for each directory in it, or 1 where the file system does not count.
+
+        None where there is none. It is part of other questions, and is not kept.
+        """
+        try:
+            return os.stat(self.at(path)).st_nlink
+        except OSError:
+            return None
 
     def why(self, path: str) -> str:
         """Why a path could not be read; "" where it could."""
@@ -451,6 +459,12 @@ class Host:
         if not self.live:
             return 0, "a tree answers nothing"
         return http_answer.get(address, port, path, timeout, tls, longest)
+
+
+def device_number(found: os.stat_result) -> t.Optional[str]:
+    """``char/1:3`` or ``block/8:0`` of a device file, as below /sys/dev; None for anything else."""
+    kind = "char" if stat.S_ISCHR(found.st_mode) else "block" if stat.S_ISBLK(found.st_mode) else None
+    return f"{kind}/{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}" if kind else None
 
 
 def make_folders(folder: str, mode: int = 0o755) -> bool:

@@ -60,9 +60,8 @@ def groups(host: Host, path: str, depth: int = DEPTH) -> t.Optional[list[tuple[s
     As long as all of them are there with as many links there is no other one. None where that says too little: the file
     system does not count, or there are control groups that rows() does not look at.
     """
-    try:
-        links = os.stat(host.at(path)).st_nlink
-    except OSError:
+    links = host.links(path)
+    if links is None:
         return None
     inner = host.folders(path)
     if links != len(inner) + NO_FOLDERS or (inner and not depth) or not all(map(concerns, inner)):
@@ -112,7 +111,4 @@ def has_folders(host: Host, path: str) -> bool:
 
     Most have none, and asking costs a fraction of listing dozens of files. A file system that does not count says 1.
     """
-    try:
-        return os.stat(host.at(path)).st_nlink != NO_FOLDERS
-    except OSError:
-        return False
+    return host.links(path) not in (None, NO_FOLDERS)

@@ -56,9 +56,8 @@ def give_back(host: Host, path: str, masks: Masks) -> None:
 def groups(host: Host, path: str, depth: int = DEPTH) -> list[str]:
     """A control group and those below it."""
     found = [path]
-    for name in host.unrecorded(lambda: host.names(path)) if depth else ():
-        if os.path.isdir(host.at(f"{path}/{name}")):
-            found += groups(host, f"{path}/{name}", depth - 1)
+    for name in host.unrecorded(lambda: host.folders(path)) if depth else ():
+        found += groups(host, f"{path}/{name}", depth - 1)
     return found
 
 

@@ -5,21 +5,17 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
-import stat
 import subprocess
 import sys
-import tarfile
 import typing as t
 from pathlib import Path
 
 import pytest
-from _core.host import snapshot, state
+from _core.host import state
 from _core.host.files import Host
 from _core.host.lock import Lock
-from _core.model.values.errors import CorralError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -141,89 +137,6 @@ def test_what_was_done_lasts_over_a_power_cut(
         name: names for name, names in last_synced.items() if names
     }
     assert sorted(synced) == [str(tmp_path / name) for name in changed]
-
-
-# Snapshots
-
-
-def test_a_snapshot_holds_what_was_read_and_nothing_else(tmp_path: Path) -> None:
-    tree = tmp_path / "tree"
-    for path, text in {"sys/a": "1\n", "sys/real/b": "2\n", "proc/secret": "x"}.items():
-        (tree / path).parent.mkdir(parents=True, exist_ok=True)
-        (tree / path).write_text(text)
-    (tree / "sys/link").symlink_to("real")
-    (tree / "sys/round").symlink_to("round")
-    host = Host(str(tree), record=True)
-    read = [host.read("/sys/a"), host.read("/sys/link/b"), host.read("/sys/round"), host.read("/none")]
-    snapshot.write(host, str(tmp_path / "s.tar.gz"))
-    (tmp_path / "out").mkdir()
-    replayed = Host(snapshot.unpack(str(tmp_path / "s.tar.gz"), str(tmp_path / "out")))
-    assert [
-        replayed.read("/sys/a"),
-        replayed.read("/sys/link/b"),
-        replayed.read("/sys/round"),
-        replayed.read("/none"),
-    ] == read
-    assert replayed.read("/proc/secret") is None
-
-
-def entry(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
-    info = tarfile.TarInfo(name)
-    info.type, info.linkname = kind, link
-    return info
-
-
-HOSTILE = {
-    "dots": [entry("sys/../../x")],
-    "absolute": [entry("/x")],
-    "absolute link": [entry("sys/l", tarfile.SYMTYPE, "/etc")],
-    "link out": [entry("sys/l", tarfile.SYMTYPE, "../../..")],
-    "link out and a file through it": [entry("sys/l", tarfile.SYMTYPE, "../.."), entry("sys/l/x")],
-    "link to a link": [entry("sys/a", tarfile.SYMTYPE, "."), entry("sys/a/b", tarfile.SYMTYPE, "../.."), entry("sys/a/b/x")],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_snapshot_leaves_nothing_outside(name: str, tmp_path: Path) -> None:
-    file, out = tmp_path / "s.tar", tmp_path / "in/out"
-    out.mkdir(parents=True)
-    with tarfile.open(file, "w") as archive:
-        for info in HOSTILE[name]:
-            info.size = 4 if info.isfile() else 0
-            archive.addfile(info, io.BytesIO(b"evil"))
-    with pytest.raises(CorralError):
-        snapshot.unpack(str(file), str(out))
-    assert sorted(os.listdir(tmp_path)) == ["in", "s.tar"]
-    assert os.listdir(tmp_path / "in") == ["out"]
-
-
-@pytest.mark.parametrize("data", [b"", b"garbage", b"\x1f\x8b\x08garbage"])
-def test_what_is_no_snapshot_is_told(data: bytes, tmp_path: Path) -> None:
-    (tmp_path / "s").write_bytes(data)
-    with pytest.raises(CorralError, match="no readable snapshot"):
-        snapshot.unpack(str(tmp_path / "s"), str(tmp_path))
-
-
-def test_devices_and_pipes_in_a_snapshot_are_left_out(tmp_path: Path) -> None:
-    with tarfile.open(tmp_path / "s.tar", "w") as archive:
-        archive.addfile(entry("sys/pipe", tarfile.FIFOTYPE))
-        archive.addfile(entry("sys/hard", tarfile.LNKTYPE, "/etc/passwd"))
-    out = tmp_path / "out"
-    out.mkdir()
-    snapshot.unpack(str(tmp_path / "s.tar"), str(out))
-    assert list(out.rglob("*")) == []
-
-
-@pytest.mark.skipif(not hasattr(tarfile, "data_filter"), reason="this Python's tarfile has no filters")
-def test_a_file_in_a_snapshot_is_data_only(tmp_path: Path) -> None:
-    with tarfile.open(tmp_path / "s.tar", "w") as archive:
-        member = entry("sys/file")
-        member.mode = 0o6777
-        archive.addfile(member)
-    out = tmp_path / "out"
-    out.mkdir()
-    snapshot.unpack(str(tmp_path / "s.tar"), str(out))
-    assert stat.S_IMODE((out / "sys/file").stat().st_mode) == 0o755
 
 
 def test_profiles_are_remembered_for_a_rollback(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_two_machines_one_of_them_a_snapshot(
     ("before", "after", "message"),
     [
         ("nothing.json", "data.json", "nothing.json: cannot be read: No such file or directory"),
-        ("data.json", "other.txt", "no readable snapshot (file could not be opened successfully): make one"),
+        ("data.json", "other.txt", "no readable snapshot (not a tar archive): make one"),
         ("data.json", ".", "AFTER: .: is a machine, and data.json is JSON: compare two machines or two JSON files"),
     ],
 )

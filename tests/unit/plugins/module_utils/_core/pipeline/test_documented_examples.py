@@ -61,8 +61,8 @@ def corral(fake: node.Node, printed: Printed, command: str) -> list[str]:
     assert name in ("corral", "bin/corral")
     printed.readouterr()
 
-    def host_of(root: str, *, record: bool = False) -> Host:
-        return fake.host() if root == "/" else Host(root, record=record)
+    def host_of(dummy_root: str) -> Host:
+        return fake.host()
 
     with mock.patch.object(commands, "Host", host_of):
         main.main(words)
@@ -332,7 +332,7 @@ def test_a_kubelet(
     assert corral(fake, capsys, on_node.words)[-1] == "no assignment leaks, no CPUs overlap"
     assert "CPUs by policy static:" in corral(fake, capsys, on_node.words)
     assert json.loads("\n".join(corral(fake, capsys, as_data.words)))["findings"] == []
-    (tmp_path / of_copy.words.split()[-1].rstrip("/")).symlink_to(fake.root)
+    (tmp_path / of_copy.words.split()[-1].rstrip("/")).symlink_to(fake.recorded())
     assert "CPUs by policy static:" in corral(fake, capsys, of_copy.words)
 
 

@@ -40,7 +40,7 @@ def compiled(fake: node.Node) -> t.Any:
 
 
 def drift(fake: node.Node, capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    main.main(["drift", "--explain", "--root", str(fake.root), *words])
+    main.main(["drift", "--explain", "--root", fake.recorded(), *words])
     return capsys.readouterr().out
 
 

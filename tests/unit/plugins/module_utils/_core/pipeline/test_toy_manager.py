@@ -172,7 +172,7 @@ def test_it_is_described(toy: node.Node) -> None:
 def test_its_changes_are_explained(toy: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
     assert not runs.declare(toy.host(), "base", toy=TOY).error
     toy.kernel_write(VALUE, "60")
-    assert main.main(["drift", "--explain", "--root", str(toy.root)]) == 2
+    assert main.main(["drift", "--explain", "--root", toy.recorded()]) == 2
     said = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert "toy.swappiness 10 base" in said
     place = f"[{VALUE}]"

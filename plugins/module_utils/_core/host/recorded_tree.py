@@ -1,0 +1,196 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""A machine that is not this one: a snapshot or a folder. Nobody vouches for it, so it is read, and never written or followed outside.
+
+Links are resolved here, inside the tree: ``/`` in a link is the tree's own root, and ``..`` ends there. The kernel is never given a
+path of the tree.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import typing as t
+
+from .archive_tree import ArchiveTree
+from .files import Host, device_number
+from .folder_tree import FolderTree
+
+LINK_LIMIT = 40  # as the kernel has it (MAXSYMLINKS)
+STEPS = 1000  # parts of a path, those of its links included; a machine's own have dozens
+KNOWN = 4096  # folders whose real path is remembered
+
+Tree = t.Union[ArchiveTree, FolderTree]
+
+
+@contextlib.contextmanager
+def opened(path: str) -> t.Iterator[Host]:
+    """The machine at ``path``: this one (/), that of a folder, or of a snapshot. Raises CorralError."""
+    if Host(path).live:
+        yield Host()
+        return
+    tree: Tree = FolderTree(path) if os.path.isdir(path) else ArchiveTree(path)
+    try:
+        yield RecordedHost(path, tree)
+    finally:
+        tree.close()
+
+
+class RecordedHost(Host):
+    """A host whose files are those of a tree; every write is refused (EROFS)."""
+
+    def __init__(self, root: str, tree: Tree) -> None:
+        super().__init__(root)
+        self.tree = tree
+        self.known: dict[str, str] = {"": ""}  # a folder's path and the real one, both without the last slash
+
+    @property
+    def live(self) -> bool:
+        """A tree may lie at / for whoever names it by a link; its machine is not this one."""
+        return False
+
+    def at(self, path: str) -> str:
+        """Refuse: no path of this machine leads to a file of the tree. Whatever would write asks for one."""
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    def look(self, path: str, follow: bool = True) -> tuple[str, t.Any]:
+        """Where a path really leads in the tree, and what is there, as os.lstat() says it. Raises OSError and ValueError."""
+        folder, dummy, name = path.rpartition("/")
+        if folder not in self.known:
+            real, there = self.walk("", folder, True)
+            if not stat.S_ISDIR(there.st_mode):
+                raise error_of(errno.ENOTDIR, path)
+            if len(self.known) >= KNOWN:
+                self.known = {"": ""}
+            self.known[folder] = real
+        return self.walk(self.known[folder], name, follow)
+
+    def walk(self, real: str, path: str, follow: bool) -> tuple[str, t.Any]:
+        """As look(), from a real folder on."""
+        rest = path.split("/")[::-1]
+        there: t.Any = None
+        links = 0
+        for dummy in range(STEPS):
+            if not rest:
+                return real, self.tree.look(real) if there is None else there
+            name = rest.pop()
+            if name in ("", "."):
+                continue
+            if there is not None and not stat.S_ISDIR(there.st_mode):
+                raise error_of(errno.ENOTDIR, path)
+            if name == "..":
+                real, there = real.rpartition("/")[0], None
+                continue
+            here = f"{real}/{name}"
+            there = self.tree.look(here)
+            if not stat.S_ISLNK(there.st_mode) or not (follow or rest):
+                real = here
+                continue
+            links += 1
+            if links > LINK_LIMIT:
+                break
+            text, there = self.tree.text(here), None
+            if text.startswith("/"):
+                real = ""
+            rest += text.split("/")[::-1]
+        raise error_of(errno.ELOOP, path)
+
+    def found(self, path: str, follow: bool = True) -> t.Any:
+        """What is at a path, as os.stat() says it; None where nothing is."""
+        try:
+            return self.look(path, follow)[1]
+        except (OSError, ValueError):
+            return None
+
+    # Reading: as Host does it
+
+    def _read(self, path: str, follow: bool) -> t.Optional[bytes]:
+        try:
+            real, there = self.look(path, follow)
+            if not stat.S_ISREG(there.st_mode):
+                raise error_of(errno.EISDIR if stat.S_ISDIR(there.st_mode) else errno.EPERM, path)
+            return self.tree.data(real)
+        except (OSError, ValueError) as error:
+            self.errors[path] = getattr(error, "errno", None) or errno.EINVAL
+            return None
+
+    def _listed(self, path: str) -> tuple[str, list[str]]:
+        try:
+            real, there = self.look(path)
+            if not stat.S_ISDIR(there.st_mode):
+                raise error_of(errno.ENOTDIR, path)
+            return real, sorted(self.tree.names(real))
+        except (OSError, ValueError) as error:
+            self.errors[path] = getattr(error, "errno", None) or errno.EINVAL
+            return "", []
+
+    def names(self, path: str) -> list[str]:
+        return self.tell(self._listed(path)[1], "names", path)
+
+    def folders(self, path: str) -> list[str]:
+        real, names = self._listed(path)
+        found = [name for name in names if stat.S_ISDIR(self.tree.look(f"{real}/{name}").st_mode)]
+        return self.tell(found, "folders", path)
+
+    def exists(self, path: str) -> bool:
+        return self.tell(self.found(path) is not None, "exists", path)
+
+    def is_dir(self, path: str) -> bool:
+        there = self.found(path)
+        return self.tell(there is not None and stat.S_ISDIR(there.st_mode), "is_dir", path)
+
+    def link(self, path: str) -> t.Optional[str]:
+        text = None
+        with contextlib.suppress(OSError, ValueError):
+            real, there = self.look(path, follow=False)
+            text = self.tree.text(real) if stat.S_ISLNK(there.st_mode) else None
+        return self.tell(text, "link", path)
+
+    def device(self, path: str) -> t.Optional[str]:
+        there = self.found(path)
+        return self.tell(None if there is None else device_number(there), "device", path)
+
+    def is_claimed(self, path: str) -> bool:
+        """A device of the folder is never opened: it would be one of this machine."""
+        there = self.found(path)
+        return self.tell(there is not None and device_number(there) is not None, "is_claimed", path)
+
+    def mode(self, path: str) -> t.Optional[int]:
+        there = self.found(path, follow=False)
+        return self.tell(None if there is None else stat.S_IMODE(there.st_mode), "mode", path)
+
+    def modified(self, path: str) -> t.Optional[float]:
+        there = self.found(path)
+        return self.tell(None if there is None else there.st_mtime, "modified", path)
+
+    def changed(self, path: str) -> t.Optional[float]:
+        there, itself = self.found(path), self.found(path, follow=False)
+        return self.tell(None if there is None else max(there.st_ctime, itself.st_ctime), "changed", path)
+
+    def stamp(self, path: str) -> t.Optional[list[int]]:
+        there = self.found(path)
+        facts = None if there is None else [there.st_ino, there.st_size, int(there.st_mtime), int(there.st_ctime)]
+        return self.tell(facts, "stamp", path)
+
+    def links(self, path: str) -> t.Optional[int]:
+        return 1 if self.found(path) is not None else None
+
+    def writable(self, path: str) -> bool:
+        """The recorded machine's own root may write; that a file there is immutable is not recorded."""
+        return self.tell(self.found(path) is not None, "writable", path)
+
+    def read_only(self, path: str) -> bool:
+        return self.tell(False, "read_only", path)
+
+    def space(self, path: str) -> None:
+        self.errors[path] = errno.ENOSYS
+
+
+def error_of(number: int, path: str) -> OSError:
+    """The error as the kernel has it."""
+    return OSError(number, os.strerror(number), path)
