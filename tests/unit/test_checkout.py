@@ -214,6 +214,7 @@ def test_action_group_is_all_modules() -> None:
 # The tick asks Host's questions again to know that nothing changed: what is read beside Host, it would miss.
 BESIDE_HOST = {
     "host/accounts.py",  # one question, which is asked again as a whole
+    "host/conmon.py",  # within one question, which is asked again as a whole
     "host/oom_score.py",  # within one question, which is asked again as a whole
     "host/thread_masks.py",  # within a step, of threads that a look does not know
     "cli/command_output.py",

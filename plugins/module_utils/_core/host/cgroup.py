@@ -16,6 +16,7 @@ import typing as t
 from ..model.systemd.unit_group import group_of
 from ..model.values import cpuset
 from ..model.values.records import NamedTuple
+from . import process
 from .files import Host
 
 ROOT = "/sys/fs/cgroup"
@@ -136,7 +137,7 @@ def processes_shown(host: Host, path: str, most: int = 4) -> tuple[str, ...]:
     found = []
     for directory in (path, *inner(host, path)):
         for pid in host.processes(f"{directory}/cgroup.procs"):
-            found.append(f"{pid} {(host.read(f'/proc/{pid}/comm') or '?').strip()}")
+            found.append(f"{pid} {process.name(host, pid) or '?'}")
             if len(found) == most:
                 return tuple(found)
     return tuple(found)

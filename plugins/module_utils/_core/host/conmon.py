@@ -12,7 +12,10 @@ with; one without a control group of its own (--cgroups=disabled) is in that of 
 
 from __future__ import annotations
 
-from . import oom_score
+import os
+
+from ..model.values.printable_text import printable
+from . import oom_score, process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,21 +25,18 @@ if TYPE_CHECKING:
 
 # libpod-ID.scope (systemd), libpod-ID (cgroupfs), libpod-payload-ID (--cgroups=split).
 BEFORE_ID = ("libpod-payload-", "libpod-")
-ID_DIGITS = 64
 STORAGE = "/var/lib/containers/storage"
 LISTS = ("containers.json", "volatile-containers.json")  # the second one has those of podman run --rm
 
 
 class Monitor:
-    """A monitor: its container's id and name, its own control group (path below the root of all), whether it is root's,
-    and whether systemd makes a scope for the container (-s), which then is in that or does not run; and the file with the PID
-    of the container's first process (-p).
+    """A monitor: its container's id and name, its own control group (path below the root of all), and whether systemd makes a
+    scope for the container (-s), which then is in that or does not run; and the file with the PID of the container's first process (-p).
     """
 
-    def __init__(self, words: list[str], group: str, *, of_root: bool) -> None:
-        self.ident, self.name = word_after(words, "-c"), word_after(words, "-n")
+    def __init__(self, words: list[str], group: str) -> None:
+        self.ident, self.name = word_after(words, "-c"), printable(word_after(words, "-n"))
         self.group = group
-        self.of_root = of_root
         self.scoped = "-s" in words
         self.pidfile = word_after(words, "-p")
 
@@ -53,16 +53,10 @@ def running(host: Host, root: str, patterns: t.Iterable[str]) -> list[tuple[str,
     """
     groups = groups_below(host, root)
     names: dict[str, str] = {}
-    others = set()
     for monitor in monitors(host):
-        if not monitor.of_root:
-            others.add(monitor.ident)
-            continue
         names[monitor.ident] = monitor.name
         if not monitor.scoped:
             groups.setdefault(monitor.ident, f"{root}{monitor.group}")
-    for ident in others - names.keys():  # see root_monitors
-        groups.pop(ident, None)
     if not groups:
         return []
     from fnmatch import fnmatchcase
@@ -74,7 +68,10 @@ def running(host: Host, root: str, patterns: t.Iterable[str]) -> list[tuple[str,
 
 
 def groups_below(host: Host, root: str) -> dict[str, str]:
-    """The control groups of containers that hold processes, by the containers' ids."""
+    """The control groups of root's containers that hold processes, by the containers' ids.
+
+    Those of a user lie in a control group that was delegated to that user, who is its owner then, and may give one below it any name.
+    """
     found: dict[str, str] = {}
     pending = [root]
     while pending:
@@ -84,15 +81,24 @@ def groups_below(host: Host, root: str) -> dict[str, str]:
             if not ident:
                 pending.append(f"{path}/{name}")
             elif "populated 1" in (host.read(f"{path}/{name}/cgroup.events") or ""):
-                found[ident] = f"{path}/{name}"
+                if owner(host, path) == owner(host, root):
+                    found[ident] = f"{path}/{name}"
     return found
+
+
+def owner(host: Host, path: str) -> t.Optional[int]:
+    """The owner of a control group; None where it has ended meanwhile."""
+    try:
+        return os.stat(host.at(path)).st_uid
+    except OSError:
+        return None
 
 
 def names_of(host: Host, idents: t.Collection[str]) -> dict[str, str]:
     """The names of containers by their ids: as their monitors have them, else as the storage does."""
     if not idents:
         return {}
-    names = {one.ident: one.name for one in root_monitors(host)}
+    names = {one.ident: one.name for one in monitors(host)}
     return names if all(ident in names for ident in idents) else {**stored_names(host), **names}
 
 
@@ -100,27 +106,21 @@ def ident_in(name: str) -> str:
     """The id of the container whose control group has this name, "" for any other one."""
     start = next((start for start in BEFORE_ID if name.startswith(start)), "")
     ident = name[len(start) :].partition(".scope")[0] if start else ""
-    return ident if len(ident) == ID_DIGITS and all(digit in "0123456789abcdef" for digit in ident) else ""
+    return ident if len(ident) == process.ID_DIGITS and all(digit in "0123456789abcdef" for digit in ident) else ""
 
 
 def monitors(host: Host) -> t.Iterator[Monitor]:
-    """The monitors of all containers; one of ``podman exec`` is its container's as well."""
+    """The monitors of root's containers; one of ``podman exec`` is its container's as well.
+
+    A user, or a program in a container, can start a process that looks like the monitor of any container.
+    """
     for pid in filter(str.isdecimal, host.folders("/proc")):
-        if (host.read(f"/proc/{pid}/comm") or "").strip() not in oom_score.MONITORS:
+        if not oom_score.is_monitor(host, pid):
             continue
         words = (host.read(f"/proc/{pid}/cmdline") or "").split("\0")
         groups = [line for line in (host.read(f"/proc/{pid}/cgroup") or "").splitlines() if line.startswith("0::")]
-        users = [line for line in (host.read(f"/proc/{pid}/status") or "").splitlines() if line.startswith("Uid:")]
-        if word_after(words, "-c") and groups and users:
-            group = groups[0][len("0::") :].rstrip("/")
-            if any(map(ident_in, group.split("/"))):
-                continue  # It runs in a container, and may have the number of root there as well.
-            yield Monitor(words, group, of_root=users[0].split()[1] == "0")
-
-
-def root_monitors(host: Host) -> t.Iterator[Monitor]:
-    """Those of root's containers: any user can start a process that looks like the monitor of one."""
-    return (one for one in monitors(host) if one.of_root)
+        if word_after(words, "-c") and groups:
+            yield Monitor(words, groups[0][len("0::") :].rstrip("/"))
 
 
 def word_after(words: list[str], option: str) -> str:
@@ -137,7 +137,7 @@ def stored_names(host: Host) -> dict[str, str]:
     for path in (f"{STORAGE}/{folder}/{name}" for folder in folders for name in LISTS):
         try:
             rows = json.loads(host.read(path) or "[]")
-            found.update((str(row["id"]), str(row["names"][0])) for row in rows if row.get("names"))
+            found.update((str(row["id"]), printable(str(row["names"][0]))) for row in rows if row.get("names"))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue
     return found

@@ -19,6 +19,7 @@ from ..model.kubelet.pod_cgroups import Container, container_of, named_by_log
 from ..model.values.errors import CorralError, refusal
 from ..model.values.records import NamedTuple
 from . import cgroup, kubelet_unit
+from . import process as processes
 from .files import Host
 
 ROOT_DIR = "/var/lib/kubelet"
@@ -63,29 +64,31 @@ class KubeletFiles(NamedTuple):
 
 
 def process(host: Host) -> t.Optional[Process]:
-    """The node's kubelet, whatever started it; None where none runs. Raises CorralError for one within another program."""
+    """The node's kubelet, whatever of the system started it; None where none runs. Raises CorralError for one within another program.
+
+    A user's process, or one in a container, is none, whatever its name is.
+    """
     own = of_unit(host)
     if own is not None:
         return own
     for pid in (name for name in host.names("/proc") if name.isdigit()):
-        name = (host.read(f"/proc/{pid}/comm") or "").strip()
+        name = processes.name(host, pid)
+        if (name != NAME and name not in EMBEDDED) or not processes.of_system(host, pid):
+            continue
         if name in EMBEDDED:
             raise refusal(
                 f"{EMBEDDED[name]} runs here (process {pid}): its kubelet is part of it and is configured by its own files, "
                 "which Corral neither reads nor writes",
                 path=f"/proc/{pid}",
             )
-        if name == NAME:
-            return of_unit(host) or described(host, pid)  # It may have begun since the unit was looked at.
+        return of_unit(host) or described(host, pid)  # It may have begun since the unit was looked at.
     return None
 
 
 def of_unit(host: Host) -> t.Optional[Process]:
     """The kubelet that kubelet.service runs; None where it does not run."""
-    for pid in host.processes(f"{cgroup.service_group(host, UNIT)}/cgroup.procs"):
-        if (host.read(f"/proc/{pid}/comm") or "").strip() == NAME:
-            return described(host, pid)._replace(by_unit=True)
-    return None
+    pid = next(processes.named(host, cgroup.service_group(host, UNIT), NAME), None)
+    return None if pid is None else described(host, pid)._replace(by_unit=True)
 
 
 def described(host: Host, pid: str) -> Process:
@@ -108,9 +111,9 @@ def oom_scores(host: Host, running: t.Optional[Process], endpoint: str) -> dict[
     """oom_score_adj of the kubelet that its unit runs and of its runtime, by unit; what does not run or cannot be read is left out."""
     pids = {UNIT: str(running.pid)} if running and running.by_unit else {}
     unit, program = next((row for word, *row in RUNTIMES if word in endpoint), ("", ""))
-    for pid in host.processes(f"{cgroup.service_group(host, unit)}/cgroup.procs") if unit else ():
-        if (host.read(f"/proc/{pid}/comm") or "").strip() == program:  # Its shims have scores of their own.
-            pids.setdefault(unit, pid)
+    runtime = next(processes.named(host, cgroup.service_group(host, unit), program), "") if unit else ""
+    if runtime:  # Its shims have scores of their own.
+        pids[unit] = runtime
     texts = {name: (host.read(f"/proc/{pid}/oom_score_adj") or "").strip() for name, pid in pids.items()}
     return {name: int(text) for name, text in texts.items() if text.lstrip("-").isdigit()}
 

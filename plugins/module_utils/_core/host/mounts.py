@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ..model.values.records import NamedTuple
+from . import process
 from .files import Host
 
 # PID 1's view: the hardened agent has a mount namespace of its own.
@@ -70,7 +71,7 @@ def holders(host: Host, mount: Mount, limit: int = 5) -> list[str]:
         for name in () if used else host.names(f"/proc/{pid}/fd"):
             used = used or (host.link(f"/proc/{pid}/fd/{name}") or "").startswith(prefix)
         if used:
-            found.append(f"{(host.read(f'/proc/{pid}/comm') or '?').strip()} ({pid})")
+            found.append(f"{process.name(host, pid) or '?'} ({pid})")
             if len(found) == limit:
                 break
     return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 
+from . import process
 from .files import ONE_READ, READ_FLAGS, Host
 
 TYPE_CHECKING = False
@@ -19,7 +20,7 @@ DEPTH = 4  # control groups of containers within a unit
 POPULATED = b"populated 1"  # in cgroup.events
 NO_FOLDERS = 2  # links of a folder without folders in it; with each one more there is another link
 # Podman's monitor protects itself: -1000.
-MONITORS = ("conmon",)
+MONITOR = "conmon"
 
 
 def scores(host: Host, path: str, usual: str) -> tuple[str, ...]:
@@ -41,12 +42,17 @@ def rows(host: Host, path: str, usual: str, depth: int = DEPTH) -> list[tuple[st
     found = []
     for pid in (host.read(f"{path}/cgroup.procs") or "").split():
         score = (host.read(f"/proc/{pid}/oom_score_adj") or "").strip()
-        if score not in ("", usual) and (host.read(f"/proc/{pid}/comm") or "").strip() not in MONITORS:
+        if score not in ("", usual) and not is_monitor(host, pid):
             found.append((pid, score))
     for name in host.names(path) if depth and has_folders(host, path) else ():
         if concerns(name):
             found += rows(host, f"{path}/{name}", usual, depth - 1)
     return found
+
+
+def is_monitor(host: Host, pid: str) -> bool:
+    """Whether a process is the monitor of one of root's containers."""
+    return process.name(host, pid) == MONITOR and process.of_system(host, pid)
 
 
 def concerns(name: str) -> bool:

@@ -31,7 +31,7 @@ def running(host: Host, slices: t.Iterable[str]) -> list[Row]:
     found = [(place, ident, group) for place in slices for ident, group in conmon.groups_below(host, place).items()]
     if not found:
         return []
-    monitors = {one.ident: one for one in conmon.root_monitors(host)}
+    monitors = {one.ident: one for one in conmon.monitors(host)}
     names = {ident: one.name for ident, one in monitors.items()}
     if any(ident not in names for dummy, ident, group in found):
         names = {**conmon.stored_names(host), **names}

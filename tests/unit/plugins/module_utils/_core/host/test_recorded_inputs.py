@@ -12,6 +12,7 @@ import typing as t
 from pathlib import Path
 from unittest import mock
 
+import processes
 import pytest
 from _core.host import accounts, oom_score, recorded_inputs
 from _core.host.files import Host
@@ -192,7 +193,8 @@ def test_whether_a_service_has_processes_is_seen(
     for pid, text, name in ((7, "-997\n", "sleep\n"), (8, f"{score}\n", "conmon\n")):
         (tmp_path / f"proc/{pid}").mkdir(parents=True)
         (tmp_path / f"proc/{pid}/oom_score_adj").write_text(text)
-        (tmp_path / f"proc/{pid}/comm").write_text(name)
+        for path, line in processes.files(pid, name.strip()).items():
+            (tmp_path / path[1:]).write_text(line)
     group(tmp_path / SLICE)
     group(tmp_path / SLICE / "a.service")
     group(tmp_path / SLICE / "monitor.service", "8\n")

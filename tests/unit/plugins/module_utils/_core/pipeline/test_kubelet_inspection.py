@@ -11,6 +11,7 @@ import shutil
 import typing as t
 from pathlib import Path
 
+import processes
 import pytest
 import trees
 from _core.cli import kubelet_command
@@ -54,9 +55,10 @@ class Tree:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
 
-    def run(self, *flags: str, name: str = "kubelet", pid: int = 1047) -> None:
+    def run(self, *flags: str, name: str = "kubelet", pid: int = 1047, **seen: t.Any) -> None:
         """A process of this name."""
-        self.write(f"proc/{pid}/comm", f"{name}\n")
+        for path, text in processes.files(pid, name, **seen).items():
+            self.write(path[1:], text)
         self.write(f"proc/{pid}/cmdline", "\0".join(["/usr/bin/kubelet", *flags, ""]))
         self.write(f"proc/{pid}/stat", f"{pid} ({name}) S {'0 ' * 18}500 0")
 
@@ -541,3 +543,35 @@ def test_a_machine_with_other_memory_is_refused(tree: Tree) -> None:
     tree.write("var/lib/kubelet/memory_manager_state", json.dumps(text))
     (refused,) = tree.look().refusals
     assert refused.refusal == "[memorymanager] the expected machine state is different from the real one"
+
+
+USERS = "/user.slice/user-1000.slice/session-3.scope"
+OTHERS: dict[str, dict[str, t.Any]] = {
+    "a user's": {"user": 1000, "group": USERS},
+    "a user's, of a unit of the system": {"user": 1000},
+    "of a program that is setuid": {"ids": "1000\t0\t0\t0"},
+    "of one that asks for a password with root's ids": {"group": USERS},
+    "root's in a container of Podman's": {"group": f"/machine.slice/libpod-{'ab' * 32}.scope/container"},
+    "root's in a container of Docker's": {"group": f"/docker/{'ab' * 32}"},
+    "root's in a pod": {"group": f"/kubepods/besteffort/pod1/{'ab' * 32}"},
+    "in a PID namespace of its own": {"pids": "1047\t1"},
+}
+
+
+@pytest.mark.parametrize("seen", OTHERS.values(), ids=OTHERS)
+@pytest.mark.parametrize("name", ["kubelet", "k3s", "kubelite"])
+def test_a_process_passes_for_the_kubelet_by_user_and_control_group_alone(
+    name: str, seen: dict[str, t.Any], tree: Tree
+) -> None:
+    tree.run("--config=/home/dev/config.yaml", name=name, **seen)
+    assert kubelet_node.process(tree.host) is None
+
+
+@pytest.mark.parametrize(
+    "group", ["/system.slice/kubelet.service", "/kubelet", "/user.slice/user-0.slice/session-1.scope", "/"]
+)
+def test_roots_own_process_is_the_kubelet(group: str, tree: Tree) -> None:
+    tree.run(group=group)
+    found = kubelet_node.process(tree.host)
+    assert found is not None
+    assert found.pid == 1047

@@ -17,6 +17,7 @@ from unittest import mock
 
 import fake_kubelet
 import node
+import processes
 import pytest
 import runs
 import services
@@ -1737,7 +1738,7 @@ def test_the_files_of_a_kubelet_that_is_gone_bound_nothing(fake: node.Node, kube
     fake.put(CONFIG, fake.get(CONFIG) + 'reservedSystemCPUs: "0"\n')
     kubelet.stop(fake)
     unit_removed(fake)
-    fake.put("/proc/77/comm", "k3s-server\n")
+    put_process(fake, "k3s-server")
     cpu = {**CPU, "reserved": {"cpus": "0-2,4,6"}}
     for look in (lambda host: runs.declare(host, cpu=cpu, kubelet=optional), runs.tick):
         look(fake.host())
@@ -2042,11 +2043,16 @@ def in_json(fake: node.Node) -> None:
     fake_kubelet.install(fake, dropins=False, base=json.dumps({**fake_kubelet.HEAD, "maxPods": 5}))
 
 
+def put_process(fake: node.Node, name: str, **seen: t.Any) -> None:
+    for path, text in processes.files(77, name, **seen).items():
+        fake.put(path, text)
+
+
 def by_hand(fake: node.Node) -> None:
     kubelet = fake_kubelet.install(fake)
     words = fake.get(f"/proc/{kubelet.pid}/cmdline")
     kubelet.stop(fake)
-    fake.put("/proc/77/comm", "kubelet\n")
+    put_process(fake, "kubelet")
     fake.put("/proc/77/cmdline", words)
 
 
@@ -2072,7 +2078,7 @@ def not_configured_yet(fake: node.Node) -> None:
 
 
 def k3s(fake: node.Node) -> None:
-    fake.put("/proc/77/comm", "k3s-server\n")
+    put_process(fake, "k3s-server")
 
 
 REFUSED: list[tuple[t.Callable[[node.Node], None], dict[str, t.Any], str]] = [

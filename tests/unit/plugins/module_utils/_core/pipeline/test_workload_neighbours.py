@@ -14,6 +14,7 @@ from pathlib import Path
 from unittest import mock
 
 import node
+import processes
 import pytest
 import runs
 import services
@@ -343,8 +344,41 @@ def test_one_in_another_workloads_slice_is_not(held: node.Node) -> None:
 @pytest.mark.parametrize(
     ("name", "seen"), [("other", {}), ("held-1", {"populated": False}), ("held-1", {"user": 1000})], ids=str
 )
-def test_others_dead_ones_and_those_of_users_are_not(name: str, seen: dict[str, t.Any], held: node.Node) -> None:
+def test_others_dead_ones_and_those_of_users_are_not(
+    name: str, seen: dict[str, t.Any], held: node.Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """systemd gives the control group that is delegated to a user to that user, and all in it is the user's."""
+    if "user" in seen:
+        monkeypatch.setattr(conmon, "owner", lambda host, path: 1000 if "/user@1000.service" in path else 0)
+        seen = {**seen, "place": f"{TOP}/user.slice/user@1000.service/user.slice/libpod-{CONTAINER}.scope"}
     start_container(held, name, **seen)
+    assert items(held) == []
+
+
+def test_no_user_hides_a_container_of_roots(held: node.Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that looks like its monitor, and a control group of the same name."""
+    monkeypatch.setattr(conmon, "owner", lambda host, path: 1000 if "/user@1000.service" in path else 0)
+    start_container(held, "held-1", monitor="/user.slice/user-1000.slice/session-3.scope", user=1000)
+    held.put(f"{TOP}/user.slice/user@1000.service/libpod-{CONTAINER}.scope/cgroup.events", "populated 1\n")
+    before = items(held)
+    lose_monitor(held)
+    assert [row[1] for row in items(held)] == ["held-1 in machine.slice"]
+    assert [row[0] for row in before] != [], "the container is there, whatever the user's process says"
+
+
+SUDO = "/user.slice/user-1000.slice/session-3.scope"
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [{"group": SUDO}, {"group": f"/machine.slice/libpod-{'cd' * 32}.scope/container"}, {"pids": "77\t1"}],
+    ids=str,
+)
+def test_a_program_that_is_setuid_names_no_container(seen: dict[str, str], held: node.Node) -> None:
+    """The command sudo, by a link called conmon, has root's user ids while it asks for a password."""
+    start_container(held, "held-1", place=f"{TOP}/x")
+    for path, text in processes.files(77, "conmon", **seen).items():  # type: ignore[arg-type]
+        held.put(path, text)
     assert items(held) == []
 
 
