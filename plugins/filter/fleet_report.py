@@ -9,13 +9,11 @@ import typing as t
 
 from ansible_collections.corral.node.plugins.module_utils._core.constants import SCHEMA, VERSION
 from ansible_collections.corral.node.plugins.plugin_utils.host_results import (
-    LINES,
     by_name,
-    clean,
     impossible_data,
     message,
     note_lines,
-    printable,
+    printable_result,
     without_address,
 )
 
@@ -26,9 +24,6 @@ if t.TYPE_CHECKING:
         FleetGroup,
         FleetHost,
         FleetVerdict,
-        RenderedPause,
-        RenderedUnconfirmed,
-        Tenant,
     )
 
 DOCUMENTATION = r"""
@@ -89,9 +84,9 @@ def host_report(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) ->
         text = impossible_data(module, result)
         if text:
             return host_report({"msg": text}, {"skipped": True})
-    results = (profile, agent)
+    profile, agent = results = (printable_result(profile), printable_result(agent))
     found: list[DriftItem] = [
-        t.cast("DriftItem", {**{key: item.get(key) for key in ITEM_KEYS}, "text": printable(item["text"])})
+        t.cast("DriftItem", {key: item.get(key) for key in ITEM_KEYS})
         for result in results
         for item in result.get("drift") or ()
     ]
@@ -108,39 +103,26 @@ def host_report(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) ->
     else:
         verdict = "unknown" if found else "in_sync"
     said = [] if verdict == "unreachable" else failed
-    paused, unconfirmed = with_line(profile.get("paused")), with_line(profile.get("unconfirmed"))
-    tenants = profile.get("tenants")
-    lines = {name: profile.get(name) and [printable(line) for line in profile[name]] for name in LINES}
     messages = dict.fromkeys(message(result) for result in lost[:1] or said)
     return {
         "verdict": verdict,
         "items": found,
         "problems": [problem for result in said for problem in result.get("problems") or ()],
         "message": "\n".join(messages) or None,
-        "name": shown(profile.get("name")),
-        "mode": t.cast("t.Any", shown(profile.get("mode"))),
+        "name": profile.get("name"),
+        "mode": profile.get("mode"),
         "pools": profile.get("pools"),
-        "cpu_map": lines["cpu_map"],
-        "cpu_map_now": lines["cpu_map_now"],
-        "numa_nodes": clean(profile.get("numa_nodes")),
+        "cpu_map": profile.get("cpu_map"),
+        "cpu_map_now": profile.get("cpu_map_now"),
+        "numa_nodes": profile.get("numa_nodes"),
         "effective_profile": profile.get("effective_profile"),
-        "workloads": clean(profile.get("workloads")),
-        "tenants": tenants and [t.cast("Tenant", {**one, "text": printable(one["text"])}) for one in tenants],
-        "gc_report": lines["gc_report"],
-        "notes": lines["notes"],
-        "paused": t.cast("RenderedPause | None", paused),
-        "unconfirmed": t.cast("RenderedUnconfirmed | None", unconfirmed),
+        "workloads": profile.get("workloads"),
+        "tenants": profile.get("tenants"),
+        "gc_report": profile.get("gc_report"),
+        "notes": profile.get("notes"),
+        "paused": profile.get("paused"),
+        "unconfirmed": profile.get("unconfirmed"),
     }
-
-
-def with_line(data: t.Mapping[str, t.Any] | None) -> dict[str, t.Any] | None:
-    """A mapping that may be missing, with its line as it can be shown."""
-    return None if data is None else {**data, "text": printable(data["text"])}
-
-
-def shown(text: str | None) -> str | None:
-    """A text that may be missing, as it can be shown."""
-    return text if text is None else printable(text)
 
 
 def group_lines(group: FleetGroup, host: FleetHost) -> list[str]:

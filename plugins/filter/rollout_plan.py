@@ -9,11 +9,10 @@ import typing as t
 
 from ansible_collections.corral.node.plugins.plugin_utils.host_results import (
     by_name,
-    impossible_data,
     message,
     named,
     note_lines,
-    printable,
+    received,
     without_address,
 )
 
@@ -124,6 +123,8 @@ def rollout_plan(
     terms: t.Mapping[str, t.Mapping[str, t.Any]] | None = None,
 ) -> RolloutPlan:
     """The plan of a rollout over all hosts."""
+    profiles = {host: received("profile", result) for host, result in profiles.items()}
+    agents = {host: received("agent", result) for host, result in agents.items()}
     wanted = {host: terms_of(host, (terms or {}).get(host, {})) for host in profiles}
     results = [*profiles.values(), *(agent for agent in agents.values() if agent)]  # {}: no tag selects the agent
     asked = any("skipped" not in result for result in results)
@@ -167,7 +168,7 @@ def rollout_plan(
     ]
     total = f"{len(profiles)} host{'s'[: len(profiles) != 1]}: {len(changing)} would change"
     return {
-        "lines": [*map(printable, shown), total + (f", {len(refused)} cannot have the profile" if refused else "")],
+        "lines": [*shown, total + (f", {len(refused)} cannot have the profile" if refused else "")],
         "refused": refused,
         "changing": changing,
         "acting": acting,
@@ -193,10 +194,7 @@ def terms_of(host: str, given: t.Mapping[str, t.Any]) -> Terms:
 
 def why_refused(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any], terms: Terms) -> str:
     """Why a host cannot have the profile; "" when it can."""
-    for module, result in (("profile", profile), ("agent", agent)):
-        text = impossible_data(module, result)
-        if text:
-            return text
+    for result in (profile, agent):
         if result.get("unreachable"):
             return f"{UNREACHABLE}{message(result)}"
         if ("drift" not in result or result.get("problems")) and not result.get("skipped") and result:

@@ -50,7 +50,8 @@ CELLS: dict[str, dict[str, tuple[type, ...]]] = {  # what the plan and the page 
     },
 }
 SENTENCES = ("paused", "unconfirmed")  # mappings with their line as ``text``
-FIELDS = (*ROWS, *LINES, *TEXTS, *MAPPINGS, "msg", "module_stderr")
+MESSAGES = ("msg", "module_stderr")
+FIELDS = (*ROWS, *LINES, *TEXTS, *MAPPINGS, *MESSAGES)
 
 
 def by_name(host: str) -> tuple[t.Any, ...]:
@@ -60,13 +61,13 @@ def by_name(host: str) -> tuple[t.Any, ...]:
 
 
 def message(result: t.Mapping[str, t.Any]) -> str:
-    """What a failed task said; of a module that could not even begin, what the node said."""
+    """What a failed task said (see printable_result); of a module that could not even begin, what the node said."""
     silent = "the task was skipped" if result.get("skipped") else "the task failed without a message"
     lines = [AROUND.sub("", str(result.get("msg") or silent))]
     heard = str(result.get("module_stderr") or "").strip().splitlines()
     if heard:
         lines.append(heard[-1] if heard[0].startswith("Traceback") else heard[0])
-    return printable("\n".join(lines), keep="\n")
+    return "\n".join(lines)
 
 
 def named(hosts: t.Sequence[str]) -> str:
@@ -101,6 +102,20 @@ def printable(text: str, keep: str = "") -> str:
         for character in cut
     )
     return shown if len(cut) == len(text) else f"{shown}... ({len(text)} characters)"
+
+
+def received(module: str, result: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """A module's result, printable; one that no module returns is the failure that says so."""
+    why = impossible_data(module, result)
+    return {"msg": why} if why else printable_result(result)
+
+
+def printable_result(result: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """A possible result, with each control character in it escaped. A message keeps its line feeds: it has a problem on each line."""
+    return {
+        key: printable(str(value), keep="\n") if key in MESSAGES and value else clean(value) if key in FIELDS else value
+        for key, value in result.items()
+    }
 
 
 def clean(value: t.Any) -> t.Any:

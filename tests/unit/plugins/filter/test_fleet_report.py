@@ -560,6 +560,53 @@ def test_no_host_writes_a_control_character_or_a_line_of_another_host() -> None:
     assert all(line.isprintable() for line in report["lines"])
 
 
+def hostile(value: t.Any, bad: str) -> t.Any:
+    """Some data with this text at the end of each text and key in it, but for words that a host may not change."""
+    if isinstance(value, dict):
+        return {f"{key}{bad}" if key == "nic" else key: hostile(inner, bad) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [hostile(inner, bad) for inner in value]
+    return f"{value}{bad}" if isinstance(value, str) and value not in ("drift", "unchangeable", "unknown") else value
+
+
+def texts(value: t.Any) -> t.Iterator[str]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from (str(key), *texts(inner))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from texts(inner)
+    elif isinstance(value, str):
+        yield value
+
+
+BAD = (
+    "\x1b]0;x\x07", "\rb: in sync", "\n# b", "\x85\x9b2J", "\u202e\u2066", "\x00\x7f", "\udc80", "{{ 7 * 7 }}<script>", "`|*_",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", BAD, ids=ascii)
+def test_no_text_of_a_host_is_more_than_text_in_any_report(bad: str) -> None:
+    """The JSON file, the page, Markdown and JUnit."""
+    given = {
+        **DRIFT, "name": "edge", "pools": {"shared": "0-3"}, "effective_profile": {"cpu": ["a"]}, "notes": ["n"],
+        "cpu_map": ["node 0   RS   CPUs 0-1", "R reserved 0"], "gc_report": ["g"], "numa_nodes": [NODE], "workloads": [LANE],
+        "tenants": [{"name": "a", "text": "a"}], "paused": PAUSED, "unconfirmed": UNCONFIRMED,
+    }  # fmt: skip
+    problem = {"path": "cpu", "value": "1", "message": "is wrong", "origin": ""}
+    refused = {"msg": "no", "problems": [problem], "module_stderr": "Traceback\nlast"}
+    report = fleet_report({"a": hostile(given, bad), "b": hostile(refused, bad)}, {"a": AGENT, "b": SKIPPED})
+    report["hosts"]["b"]["message"] = (report["hosts"]["b"]["message"] or "").replace("\n", " ")
+    for group in report["groups"]:
+        group["message"] = (group["message"] or "").replace("\n", " ")
+    assert [text for text in texts(report) if not text.isprintable()] == []
+    assert "49" not in str(report["lines"])
+    for form in ("html", "md", "xml"):
+        page = drawn(report, form)
+        assert [line for line in page.split("\n") if not line.isprintable()] == []
+        assert form == "md" or "}}<script>" not in page
+
+
 def test_a_host_that_says_much_leaves_the_page_usable() -> None:
     row = f"node 0   {'R' * 9_000}   CPUs 0"
     sick = {

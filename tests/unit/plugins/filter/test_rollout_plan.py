@@ -113,6 +113,17 @@ def test_no_text_of_a_host_moves_the_cursor_of_a_terminal() -> None:
     assert lines[1:3] == ["  \\x1b[2J: a\\rb -> 4", "    \\x1b[31m"]
 
 
+def test_a_host_that_is_refused_has_lines_of_its_own_alone() -> None:
+    said = "x\nn2: nothing to change\x1b[2J"
+    drifted = profile(1)
+    drifted["by_key"][0].update(kind="drift", changes=[said])
+    plan = rollout_plan({"n1": drifted, "n2": {**profile(1), "paused": {"text": said}}}, {"n1": AGENT, "n2": AGENT})
+    assert all(line.isprintable() for text in plan["refused"].values() for line in text.split("\n"))
+    assert not any(line.startswith("n2: nothing") for line in plan["lines"])
+    assert sum("n2: nothing to change" in text for text in plan["refused"].values()) == 2
+    assert "x\\nn2: nothing to change" in plan["refused"]["n1"]
+
+
 def test_a_paused_host_cannot_have_it_unless_that_is_wanted_there() -> None:
     paused = {**profile(1), "paused": {"text": "paused for an hour"}}
     terms = {"n2": {"during_pause": "apply"}, "n3": {"during_pause": "refuse"}}
