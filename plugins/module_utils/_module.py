@@ -29,6 +29,7 @@ from ._core.model.status import history, pause
 from ._core.model.systemd.agent_units import Options
 from ._core.model.topology import topology
 from ._core.model.values.errors import CorralError, Problem, refusal
+from ._core.model.values.printable_text import printable
 from ._core.pipeline import (
     adopting,
     applying,
@@ -65,7 +66,7 @@ def run(spec: dict[str, t.Any], task: t.Callable[[AnsibleModule, Host], dict[str
             problem["value"] = None if problem["value"] is None else str(problem["value"])
         module.fail_json(msg=str(error), problems=problems)
     except OSError as error:
-        module.fail_json(msg=f"{error.filename or 'the node'}: {error.strerror or error}", problems=[])
+        module.fail_json(msg=printable(f"{error.filename or 'the node'}: {error.strerror or error}"), problems=[])
     if result.pop("failed", False):
         module.fail_json(**result)
     module.exit_json(**result)

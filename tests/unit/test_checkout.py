@@ -236,6 +236,69 @@ BESIDE_HOST = {
 NOT_THE_MACHINE = {"os.EX_OK", "os.environ", "os.environ.get", "os.geteuid", "os.path", "os.path.dirname", "os.sysconf"}
 
 
+# Where text of others comes in, by what shows it. What these files make of it is escaped there, or where it becomes a value that is
+# shown: a change, a problem, a note, an outcome, an answer of a command (printable_fields).
+WAYS_IN = {
+    "decode": {
+        "host/apply_step.py",  # an original, which is written back as it was
+        "host/command.py",
+        "host/files.py",
+        "host/http_answer.py",
+        "host/kubelet_ready.py",  # a certificate
+        "host/oom_score.py",  # a PID
+        "host/podman_service.py",
+        "host/sd_bus.py",  # an answer becomes one of a command
+        "managers/kubelet_change.py",  # a file that is written back
+        "model/values/printable_text.py",
+    },
+    "json.loads": {
+        "cli/container_hook.py",  # a PID
+        "cli/diff_command.py",  # a plan or a profile, whose changes and problems are made anew
+        "cli/profile_file.py",  # a profile, which is checked
+        "host/conmon.py",  # names of containers, escaped there
+        "host/kubelet_api.py",  # values that are compared
+        "host/kubelet_node.py",
+        "host/kubelet_ready.py",  # why a node is not Ready, for an outcome
+        "host/pci_driver.py",  # Corral's own
+        "host/podman_cli.py",
+        "host/state.py",  # Corral's own
+        "model/devices/device_delivery.py",  # a specification, of which Corral shows its own devices
+        "model/gc_policy/podman_json.py",
+        "model/kubelet/go_values.py",
+        "pipeline/declared_profile.py",
+        "reports/data_diff.py",  # the words of a profile
+    },
+    "/comm": {"host/podman_service.py", "host/process.py"},
+    "out": {
+        "cli/command_output.py", "cli/commands.py", "cli/grant_service.py", "cli/node_commands.py", "cli/status_command.py",
+        "cli/workload_commands.py", "main.py", "pipeline/tick.py",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS_IN)
+def test_text_of_others_comes_in_and_goes_out_by_known_doors(way: str) -> None:
+    found = {str(source.relative_to(CORE)) for source in SOURCES if way in set(doors(source))}
+    assert found <= WAYS_IN[way], "escape it there (printable), and name the file here with the reason"
+
+
+def doors(source: Path) -> t.Iterator[str]:
+    """What reads or prints text in a file: bytes that are decoded, JSON, names of processes, the standard streams."""
+    for part in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+        if isinstance(part, ast.Constant) and isinstance(part.value, str) and part.value.endswith("/comm"):
+            yield "/comm"
+        if not isinstance(part, ast.Call):
+            continue
+        name = ast.unparse(part.func)
+        words = [*part.args, *(word.value for word in part.keywords)]
+        if name in ("json.loads", "json.load"):
+            yield "json.loads"
+        elif name in ("sys.stdout.write", "sys.stdout.writelines", "sys.stderr.write", "print"):
+            yield "out"
+        elif name.endswith(".decode") and all(isinstance(word, ast.Constant) for word in words):
+            yield "decode"
+
+
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(CORE)))
 def test_the_machine_is_read_through_host_alone(source: Path) -> None:
     if str(source.relative_to(CORE)) in BESIDE_HOST:

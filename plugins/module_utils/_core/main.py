@@ -57,8 +57,9 @@ def main(argv: t.Optional[t.Sequence[str]] = None) -> int:
             raise
         said = str(error)
     from .constants import ERROR
+    from .model.values.printable_text import printable
 
-    for line in said.splitlines():
+    for line in map(printable, said.split("\n") if said else ()):
         sys.stderr.write(f"<3>{line}\n" if by_systemd else f"corral: {line}\n")
     return ERROR
 

@@ -14,6 +14,7 @@ import signal
 import time
 import typing as t
 
+from ..model.values.printable_text import printable_fields, printable_lines
 from ..model.values.records import NamedTuple
 
 if t.TYPE_CHECKING:
@@ -26,8 +27,9 @@ KILLED_SECONDS = 2.0
 WAIT_SECONDS = 0.05  # from one look at such a command to the next
 
 
+@printable_fields("out", "err", escape=printable_lines)
 class Command(NamedTuple):
-    """What a command answered: exit code (127: not there, 124: timed out) and its two outputs as text."""
+    """What a command answered: exit code (127: not there, 124: timed out) and its two outputs as text, control characters escaped."""
 
     code: int
     out: str

@@ -21,6 +21,7 @@ from ..model.profile import profile
 from ..model.profile.profile import Profile
 from ..model.systemd import agent_units
 from ..model.values.errors import CorralError
+from ..model.values.printable_text import printable
 from ..model.values.records import NamedTuple
 from ..reports import change_text, status_file
 from . import applying, declared_profile, planning
@@ -262,4 +263,4 @@ def log(outcome: Outcome, now: Tick) -> None:
 
 def notice(text: str, priority: int = 5) -> None:
     """One line for the journal (sd-daemon(3): the priority in angle brackets; 3 error, 4 warning, 5 notice)."""
-    sys.stderr.write(f"<{priority}>{text}\n")
+    sys.stderr.write(f"<{priority}>{printable(text)}\n")

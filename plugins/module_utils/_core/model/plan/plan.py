@@ -13,6 +13,7 @@ from __future__ import annotations
 import typing as t
 
 from ..values.errors import Problem
+from ..values.printable_text import printable_fields
 from ..values.records import NamedTuple
 
 if t.TYPE_CHECKING:
@@ -79,6 +80,7 @@ class Step(NamedTuple):
         return f"{self.value}{self.name}" if self.kind == "controller" else self.value
 
 
+@printable_fields("subject", "property", "actual", "wanted", "reason", "location")
 class Change(NamedTuple):
     """One change of a plan, or one drift item.
 
@@ -103,6 +105,7 @@ class Change(NamedTuple):
         return (self.manager, self.subject, self.property)
 
 
+@printable_fields("notes")
 class Part(NamedTuple):
     """One manager's part of a plan: its changes, and the keys of everything that it manages, in sync or not.
 
@@ -166,6 +169,7 @@ def change_from_dict(data: t.Mapping[str, t.Any]) -> Change:
     return Change(**{name: data[name] for name in Change._fields if name in data and name != "steps"})
 
 
+@printable_fields("notes")
 class Plan(NamedTuple):
     """What would be changed. ``context`` is None for a plan that concerns no profile (the agent, a removal).
 
@@ -180,6 +184,7 @@ class Plan(NamedTuple):
     lost: bool = False
 
 
+@printable_fields("error", "undone", "leftovers")
 class Outcome(NamedTuple):
     """The result of a run. ``remaining`` is the drift that is left: in check mode all of it.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 
-from .printable_text import printable
+from .printable_text import printable, printable_fields
 from .records import NamedTuple
 
 # A hostile or mistaken value may be megabytes long; an error stays one readable line.
@@ -17,6 +17,7 @@ VALUE_LIMIT = 120
 PROBLEMS_LIMIT = 100  # of one refusal: a pattern may match ten thousand units
 
 
+@printable_fields("path", "value", "message", "origin")
 class Problem(NamedTuple):
     """One reason for a refusal.
 

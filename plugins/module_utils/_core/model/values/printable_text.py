@@ -7,6 +7,12 @@
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import typing as t
+
+    Tuple = t.TypeVar("Tuple", bound=type)
+
 
 def printable(text: str) -> str:
     """The text with each character that is not printable written as its escape, so that it stays on one line.
@@ -17,3 +23,42 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
+
+
+def printable_lines(text: str) -> str:
+    """The same for a text of several lines: line feeds and tabs stay, the output of a command has them."""
+    if text.isprintable():
+        return text
+    return "".join(char if char in "\n\t" else printable(char) for char in text)
+
+
+def printable_fields(*names: str, escape: t.Callable[[str], str] = printable) -> t.Callable[[Tuple], Tuple]:
+    """The decorator of a named tuple whose fields of these names hold printable text alone, whatever it is made of.
+
+    Values that are shown somewhere (a change, a problem, what a command said) are made in many places, of names that have to stay
+    as they are for reading and writing. They are escaped where they become such a value, which then is safe to print anywhere.
+    """
+
+    def decorated(made: Tuple) -> Tuple:
+        kind: t.Any = made
+        make, plain_make = kind.__new__, kind._make.__func__
+        places = [kind._fields.index(name) for name in names]
+
+        def shown(value: t.Any) -> t.Any:
+            if isinstance(value, tuple):
+                return tuple(map(shown, value))
+            return escape(value) if isinstance(value, str) else value
+
+        def _make(cls: t.Any, values: t.Iterable[t.Any]) -> t.Any:
+            row = list(values)
+            for place in places:
+                row[place : place + 1] = map(shown, row[place : place + 1])
+            return plain_make(cls, row)
+
+        def new(cls: t.Any, *given: t.Any, **named: t.Any) -> t.Any:
+            return _make(cls, make(cls, *given, **named))
+
+        kind.__new__, kind._make = staticmethod(new), classmethod(_make)
+        return made
+
+    return decorated

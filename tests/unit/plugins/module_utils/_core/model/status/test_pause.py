@@ -11,6 +11,7 @@ import pytest
 from _core.model.status import pause
 from _core.model.status.pause import Pause
 from _core.model.values.errors import CorralError
+from _core.model.values.printable_text import printable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -34,7 +35,7 @@ def test_what_is_no_duration_is_refused_with_the_way_out(text: str) -> None:
     with pytest.raises(CorralError) as refused:
         pause.duration(text)
     (problem,) = refused.value.problems
-    assert (problem.path, problem.value) == ("duration", text)
+    assert (problem.path, problem.value) == ("duration", printable(text))
     assert "1s to 30d" in problem.message or "such as 90s, 15m, 1h30m or 2d" in problem.message
 
 
