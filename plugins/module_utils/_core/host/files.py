@@ -142,9 +142,13 @@ class Host:
         return self.tell(text, "lines", path, word)
 
     def processes(self, path: str) -> list[str]:
-        """The processes that a cgroup.procs file names, without this one, which ends soon."""
-        text = self.unrecorded(lambda: self.read(path)) or ""
-        return self.tell([word for word in text.split() if word != str(os.getpid())], "processes", path)
+        """The processes that a cgroup.procs file names, each once, without this one, which ends soon.
+
+        A word that is no PID would lead out of /proc in a tree that was made up.
+        """
+        words = dict.fromkeys((self.unrecorded(lambda: self.read(path)) or "").split())
+        words.pop(str(os.getpid()), None)
+        return self.tell([word for word in words if word.isascii() and word.isdigit()], "processes", path)
 
     def _read(self, path: str, follow: bool) -> t.Optional[bytes]:
         try:

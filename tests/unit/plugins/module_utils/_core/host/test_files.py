@@ -218,3 +218,11 @@ def test_no_older_time_hides_a_change(path: str, change: t.Callable[[Path], None
     assert before
     assert now > before
     assert host.changed("/absent") is None
+
+
+@pytest.mark.parametrize(("text", "found"), [
+    ("12\n3\n", ["12", "3"]), ("7\n7\n7\n", ["7"]), ("../../etc\nx\n-1\n٣\n5\n", ["5"]), ("", []), (f"{os.getpid()}\n1\n", ["1"]),
+])  # fmt: skip
+def test_processes_are_pids_each_once(text: str, found: list[str], tmp_path: Path) -> None:
+    (tmp_path / "cgroup.procs").write_text(text, encoding="utf-8")
+    assert Host(str(tmp_path)).processes("/cgroup.procs") == found
