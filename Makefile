@@ -9,7 +9,7 @@ VENV := .venv/bin/python
 
 -include lab/lab.mk
 
-.PHONY: help setup venv check sanity ecosystem browser scenario steady molecule test test-long bench bench-compile bench-allocate bench-hints bench-tick bench-rollout bench-handover bench-handover-planning bench-fleet bench-rollout-fleet bench-kubelet bench-devices bench-tenants bench-collect bench-many-units rollout drift changelog clean distclean
+.PHONY: help setup venv check sanity ecosystem browser fuzz scenario steady molecule test test-long bench bench-compile bench-allocate bench-hints bench-tick bench-rollout bench-handover bench-handover-planning bench-fleet bench-rollout-fleet bench-kubelet bench-devices bench-tenants bench-collect bench-many-units rollout drift changelog clean distclean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ ecosystem: venv ## build, install and import the collection; what its users' too
 
 browser: venv ## the fleet's page in Debian's Chromium: with and without scripts, light and dark, narrow and printed
 	@$(VENV) tools/suite.py browser
+
+fuzz: venv ## hostile inputs for all that is read: SEED=7 COUNT=10000 (of each target) or SECONDS=600, ONLY=podman,snapshot; REPLAY=FILE
+	@$(VENV) tools/fuzz.py --seed "$(SEED)" --count "$(COUNT)" --seconds "$(SECONDS)" --only "$(ONLY)" --replay "$(REPLAY)"
 
 scenario: setup ## one scenario on a VM, with its log: NAME=gc; KEEP=1 lets its node run afterwards; RELEASE=trixie
 	@$(if $(filter-out file,$(origin RELEASE)),CORRAL_RELEASE="$(RELEASE)" )$(VENV) tools/scenarios.py "$(if $(filter-out file,$(origin NAME)),$(NAME))" --keep="$(KEEP)"
