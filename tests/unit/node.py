@@ -145,6 +145,10 @@ class NodeHost(Host):
         held = next((one for one in self.node.podmans.values() if f"{path}/".startswith(f"{one.path}/")), None)
         return super().space(path) if held is None else held.disk.space()
 
+    def device_space(self, device: str) -> tuple[int, int, int] | None:
+        held = next((one for one in self.node.podmans.values() if f"8:{one.disk.device}" == device), None)
+        return None if held is None else held.disk.space()
+
     def ask(self, address: str, port: int, path: str, *dummy: t.Any, **dummies: t.Any) -> tuple[int, str]:
         kubelet = self.node.kubelet
         return kubelet.answer(address, port, path) if kubelet else (0, "Connection refused")
@@ -399,7 +403,7 @@ class Node:
             return Command(0, f"{found}\n", "") if found else Command(2, "", "")
         if argv[0] in self.programs:
             return self.programs[argv[0]](*argv)
-        user = argv[2] if argv[0] == "runuser" else "root"
+        user = argv[1] if argv[0] == "as" else "root"
         if "podman" in argv and user in self.podmans:
             return self.podmans[user].podman(*argv[argv.index("podman") + 1 :])
         return Command(127, "", f"{argv[0]}: not installed")

@@ -70,13 +70,13 @@ def collect(host: Host, declared: Profile, request: Request, stop: Stop) -> Resu
     kept = records = kept_records(host, now)
     owners = [workload.owner for workload in declared.workloads]
     dry = bool(result.dry)
-    podmans = Podmans(host)
+    podmans = Podmans(host, len(gc.users))
     # A dry run by hand always asks Podman, and so does a pass whose records were lost.
     known = state.checked(host, state.GC_RECORDS) is not None and request.publish
-    idle = idle_pass.IdlePass(host, declared, users if known else (), now)
     if request.publish:
         stop.wanted = lambda: unchanged(host, declared)
     try:
+        idle = idle_pass.IdlePass(podmans, declared, users if known else (), now)
         if gc.containers is not None and is_due(last.get(CONTAINERS), gc.containers.interval, now, dry):
             found, dead = None, idle.containers()
             if dead is None:

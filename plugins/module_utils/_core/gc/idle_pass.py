@@ -16,8 +16,9 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from ..host import podman_storage, state
+from ..host import state
 from ..host.files import Host
+from ..host.podman_cli import PodmanError, Podmans
 from ..model.gc_policy import gc_records, image_gc
 from ..model.gc_policy.gc_records import Records
 from ..model.gc_policy.podman_json import RUNNING, ListedContainer
@@ -38,7 +39,8 @@ class IdlePass:
     ``users`` are those whose storages it covers; without any, each part has to ask Podman. ``now`` is in epoch seconds.
     """
 
-    def __init__(self, host: Host, declared: Profile, users: t.Sequence[str], now: float) -> None:
+    def __init__(self, podmans: Podmans, declared: Profile, users: t.Sequence[str], now: float) -> None:
+        self.podmans, host = podmans, podmans.host
         self.host, self.now, self.up = host, now, host.uptime()
         kept = gc_records.mapping(state.checked(host, state.GC_IDLE))
         identity = {
@@ -55,10 +57,13 @@ class IdlePass:
         found: dict[str, t.Any] = {}
         for user in users:
             root = gc_records.mapping(self.kept.get("roots")).get(user)
-            one = podman_storage.stamps(self.host, *root) if root else None
+            try:
+                one = self.podmans.of(user).stamps(*root) if root else None
+            except PodmanError:
+                one = None
             if one is None:
                 return None
-            found.update(one)
+            found.update({f"{user} {path}": stamp for path, stamp in one.items()})
         return found or None
 
     def unchanged(self, part: str) -> t.Optional[dict[str, t.Any]]:
@@ -82,7 +87,10 @@ class IdlePass:
             return None
         found = []
         for disk in last["disks"]:
-            space = self.host.space(disk["path"])
+            try:
+                space = self.podmans.of(disk["users"][0]).space(disk["path"])
+            except PodmanError:
+                space = None
             if space is None or space[0] != disk["device"] or space[1] <= 0 or is_full(policy, *space[1:]):
                 return None
             found.append(

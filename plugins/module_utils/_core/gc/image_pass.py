@@ -63,7 +63,7 @@ def observe(podmans: Podmans, users: t.Sequence[str], records: Records, now: flo
             podman = podmans.of(user)
             events = podman.recent_uses(max(records.observed - EVENTS_SLACK, now - EVENTS_SECONDS))
             storage = read_storage(podman)
-            space = podmans.host.space(storage.root)
+            space = podman.space(storage.root)
             if space is None or space[1] <= 0:
                 raise PodmanError(
                     f"{storage.root}: the file system of {user}'s images reports no size: nothing is removed"
@@ -196,7 +196,7 @@ class Pass:
 
     def space(self) -> int:
         """The bytes that are free. Raises PodmanError."""
-        found = self.host.space(self.storages[0].root)
+        found = self.storages[0].podman.space(self.storages[0].root)
         if found is None or found[1] <= 0:
             raise PodmanError(f"{self.storages[0].root}: its file system cannot be measured: nothing more is removed")
         return found[2]
@@ -224,7 +224,9 @@ class Pass:
             gained = 0
         try:
             if not dry:
+                begun = self.host.uptime()
                 gained = self.space_after_removal(before, promised) - before
+                storage.podman.left -= self.host.uptime() - begun  # What is promised may never come.
         finally:  # It is removed, even if the freed bytes cannot be measured.
             self.removed.append(Removed(storage.podman.user, listed.id, listed.names, max(gained, 0), reason))
         if storage.layers:

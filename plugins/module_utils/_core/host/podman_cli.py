@@ -5,13 +5,12 @@
 # This module is private to the collection corral.node.
 """Podman of root and of users, through its API: only Podman can read its storage.
 
-A pass starts one process of each user's Podman, whatever it asks. Nothing is ever forced: what is in use by the time it is
-to go, Podman refuses to remove.
+A pass starts one process of each user, as that user (podman_unit.py), and that one starts Podman. Root opens no file of a user
+and follows no path of a user's. Nothing is ever forced: what is in use by the time it is to go, Podman refuses to remove.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import typing as t
 
@@ -20,16 +19,22 @@ from ..model.gc_policy.gc_match import Item
 from ..model.gc_policy.image_layers import Layers
 from ..model.gc_policy.podman_json import ListedContainer, ListedImage, ListedPod
 from ..model.values.errors import shown
+from . import podman_storage
 from .files import Host
-from .podman_service import NOT_INSTALLED, Reply, Service, ServiceError
+from .podman_unit import NOT_INSTALLED, Account, Answer, ServiceError, Worker
 
 ROOT = "root"
 # A whole storage is read by each question, on a slow disk or behind another Podman's lock.
 ASK_SECONDS = 120.0
 REMOVE_SECONDS = 180.0
+SLACK_SECONDS = 10.0  # for the process to say that Podman did not answer
+# Whose answer is a list.
+LISTS = ("images", "ps", "pod ps")
 # The oldest that 4.3 and 5.4 answer alike.
 API, OLDEST = "/v4.0.0/libpod", 4
 TOO_OLD = 125  # as a command of Podman's that fails
+# Of a pass, for the Podmans of all users together: none can keep it from root's and from each other's.
+USERS_SECONDS = 150.0
 
 
 class PodmanError(Exception):
@@ -39,14 +44,15 @@ class PodmanError(Exception):
 class Podmans:
     """The Podmans that a pass asks, each from its first question until the end of the pass."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, users: int = 1) -> None:
         self.host = host
+        self.share = USERS_SECONDS / max(users, 1)
         self.asked: dict[str, Podman] = {}
 
     def of(self, user: str) -> Podman:
         """A user's Podman. Raises PodmanError."""
         if user not in self.asked:
-            self.asked[user] = Podman(self.host, user)
+            self.asked[user] = Podman(self.host, user, self.share)
         return self.asked[user]
 
     def close(self) -> None:
@@ -56,34 +62,49 @@ class Podmans:
 
 
 class Podman:
-    """One user's Podman. ``user`` is "root", or an account with storage of its own."""
+    """One user's Podman. ``user`` is "root", or an account with storage of its own, to which a pass gives ``share`` seconds."""
 
-    # Starts the process that answers.
-    serve: t.Callable[[Host, t.Sequence[str]], Service] = staticmethod(lambda dummy, prefix: Service(prefix))
+    # Starts the process that asks it.
+    serve: t.Callable[[Host, Account], Worker] = staticmethod(Worker)
 
-    def __init__(self, host: Host, user: str = ROOT) -> None:
+    def __init__(self, host: Host, user: str = ROOT, share: float = USERS_SECONDS) -> None:
         self.host = host
         self.user = user
-        self.prefix = () if user == ROOT else as_user(host, user)
-        self.service: t.Optional[Service] = None
+        self.account = ROOTS if user == ROOT else account_of(host, user)
+        self.left = float("inf") if user == ROOT else share
+        self.worker: t.Optional[Worker] = None
+        self.device: t.Optional[str] = None  # of the file system that holds a user's storage
         self.too_old: t.Optional[str] = None  # why no question is answered; "" once it is known that it is new enough
 
     def close(self) -> None:
-        """End the process that answers."""
-        service, self.service = self.service, None
-        if service is not None:
-            service.close()
+        """End the process that asks, and with it Podman."""
+        worker, self.worker = self.worker, None
+        if worker is not None:
+            worker.close()
 
-    def request(self, method: str, path: str, timeout: float = ASK_SECONDS) -> Reply:
-        """Ask for a path of the API. Raises ServiceError; the next request is to another process then."""
+    def ask(self, request: t.Mapping[str, t.Any], timeout: float = ASK_SECONDS) -> Answer:
+        """Ask the process. Raises ServiceError; the next request is to another process then."""
+        if self.left <= 0:
+            raise ServiceError(125, "its share of the time of a pass is over")
+        begun = self.host.uptime()
+        timeout = min(timeout, self.left)
+        try:
+            if self.worker is None:
+                self.worker = self.serve(self.host, self.account)
+            return self.worker.ask({**request, "timeout": timeout}, timeout + SLACK_SECONDS)
+        except ServiceError:
+            self.close()
+            raise
+        finally:
+            self.left -= self.host.uptime() - begun
+
+    def request(self, method: str, path: str, timeout: float = ASK_SECONDS, **how: t.Any) -> Answer:
+        """Ask for a path of the API. Raises ServiceError."""
         if self.too_old:
             raise ServiceError(TOO_OLD, self.too_old)
         try:
-            if self.service is None:
-                self.service = self.serve(self.host, self.prefix)
-            return self.service.request(method, f"{API}{path}", timeout)
+            return self.ask({"method": method, "path": f"{API}{path}", "pick": (), **how}, timeout)
         except ServiceError as error:
-            self.close()
             if error.code != NOT_INSTALLED and self.too_old is None:
                 # An old one does not know the socket that it was given, and answers nowhere else.
                 self.too_old = self.why_too_old()
@@ -93,53 +114,50 @@ class Podman:
 
     def why_too_old(self) -> str:
         """The message for a Podman without this API; "" for one that has it, or whose release is not known."""
-        found = re.search(r"version ([0-9]{1,6})\.[^\s]{1,40}", self.host.run(*self.prefix, "podman", "--version").out)
-        if found is None or int(found[1]) >= OLDEST:
-            return ""
-        return f"Podman {found[0].split()[1]} has no API of version {OLDEST}: garbage collection needs Podman {OLDEST}.0 or newer"
-
-    def ask(self, name: str, path: str) -> t.Any:
-        """The answer to a question as JSON; ``name`` is the command that asks the same. Raises PodmanError."""
-        text = self.text(name, path)
         try:
-            return json.loads(text)  # null and [] both stand for an empty list
-        except (ValueError, RecursionError):
-            raise PodmanError(f"{self.named(name)}: its answer is not JSON") from None
+            said = str(self.ask({"version": True}).rows)
+        except ServiceError:
+            return ""
+        found = re.search(r"version (([0-9]{1,6})\.[0-9A-Za-z.+~-]{1,40})", said)
+        if found is None or int(found[2]) >= OLDEST:
+            return ""
+        return f"Podman {found[1]} has no API of version {OLDEST}: garbage collection needs Podman {OLDEST}.0 or newer"
 
-    def text(self, name: str, path: str) -> str:
-        """The answer to a question as text. Raises PodmanError."""
+    def rows(self, name: str, path: str, keys: t.Sequence[str]) -> list[dict[str, t.Any]]:
+        """The items of an answer; ``name`` is the command that asks the same. Raises PodmanError."""
         for last in (False, True):  # It fails while another Podman removes what it is about to list.
             try:
-                reply = self.request("GET", path)
+                answer = self.request("GET", path, pick=keys, list=name in LISTS)
             except ServiceError as error:
                 if last or self.too_old or error.code in (124, NOT_INSTALLED):
                     raise PodmanError(self.failed(name, error)) from None
                 continue
-            if reply.status < 300:
-                return reply.body
-        raise PodmanError(self.said(name, message(reply.body)))
+            if 200 <= answer.status < 300:
+                return podman_json.named_rows(answer.rows, keys)
+        raise PodmanError(self.said(name, answer.said))
 
-    def read(self, name: str, of: t.Callable[[t.Any], t.Any], path: str) -> t.Any:
+    def read(self, name: str, of: t.Callable[[t.Any], t.Any], path: str, keys: t.Sequence[str]) -> t.Any:
         """The answer as values. Raises PodmanError where it is not as Podman writes it."""
-        data = self.ask(name, path)
         try:
-            return of(data)
+            return of(self.rows(name, path, keys))
         except ValueError as error:
             raise PodmanError(f"{self.named(name)}: its answer is not as expected: {error}") from None
 
     def images(self) -> list[ListedImage]:
         """All images, intermediate ones as well."""
-        return t.cast("list[ListedImage]", self.read("images", podman_json.images, "/images/json?all=true"))
+        path = "/images/json?all=true"
+        return t.cast("list[ListedImage]", self.read("images", podman_json.images, path, podman_json.IMAGE))
 
     def containers(self) -> list[ListedContainer]:
         """All containers, those of builds as well."""
         booted = self.host.now() - self.host.uptime()
         path = "/containers/json?all=true&external=true"
-        return t.cast("list[ListedContainer]", self.read("ps", lambda data: podman_json.containers(data, booted), path))
+        found = self.read("ps", lambda data: podman_json.containers(data, booted), path, podman_json.CONTAINER)
+        return t.cast("list[ListedContainer]", found)
 
     def pods(self) -> list[ListedPod]:
         """All pods."""
-        return t.cast("list[ListedPod]", self.read("pod ps", podman_json.pods, "/pods/json"))
+        return t.cast("list[ListedPod]", self.read("pod ps", podman_json.pods, "/pods/json", podman_json.POD))
 
     def recent_uses(self, since: float) -> t.Optional[dict[str, float]]:
         """When each image was used last by a container that began or ended since then, by the name it was started by.
@@ -148,10 +166,10 @@ class Podman:
         """
         filters = quoted('{"type":["container"],"event":["create","died"]}')
         try:
-            reply = self.request("GET", f"/events?stream=false&since={int(since)}&filters={filters}")
+            answer = self.request("GET", f"/events?stream=false&since={int(since)}&filters={filters}", events=True)
         except ServiceError:
             return None
-        return podman_json.event_uses(reply.body) if reply.status < 300 else None
+        return podman_json.event_uses(answer.rows) if 200 <= answer.status < 300 else None
 
     def store(self, images: t.Sequence[ListedImage]) -> tuple[str, str]:
         """Where the storage of the images is, and the name of its driver. Raises PodmanError.
@@ -161,22 +179,55 @@ class Podman:
         """
         for image in [image for image in images if not image.read_only and image.size][:1]:
             try:
-                reply = self.request("GET", f"/images/{image.id}/json")
-                place = podman_json.store_of_image(json.loads(reply.body)) if reply.status < 300 else None
+                keys = ("GraphDriver",)
+                answer = self.request("GET", f"/images/{image.id}/json", pick=keys)
+                rows = podman_json.named_rows(answer.rows, keys)
+                place = podman_json.store_of_image(rows[0]) if 200 <= answer.status < 300 and rows else None
             except ServiceError as error:
                 raise PodmanError(self.failed("image inspect", error)) from None
-            except (ValueError, RecursionError):
+            except ValueError:
                 place = None
             if place is not None:
                 return place
-        return t.cast("tuple[str, str]", self.read("info", podman_json.store, "/info"))
+        found = self.read("info", lambda rows: podman_json.store(rows[0] if rows else None), "/info", ("store",))
+        return t.cast("tuple[str, str]", found)
+
+    def space(self, root: str) -> t.Optional[tuple[int, int, int]]:
+        """The file system that holds a storage: its device, its bytes and those that are free; None when it cannot be read.
+
+        A user's process only tells which one: the kernel says how full it is, and root needs no path of the user's for that.
+        """
+        if self.user == ROOT:
+            return self.host.space(root)
+        if self.device is None:  # It stays what was said first.
+            try:
+                rows = self.ask({"device": root}).rows
+            except ServiceError:
+                return None
+            self.device = rows[0][0] if rows and rows[0] and isinstance(rows[0][0], str) else ""
+        return self.host.device_space(self.device)
+
+    def stamps(self, root: str, driver: str) -> t.Optional[podman_storage.Stamps]:
+        """The stamps of the storage; None where they are not known."""
+        paths = podman_storage.paths(root, driver)
+        if self.user == ROOT:
+            return podman_storage.stamps(paths, [self.host.stamp(path) or [] for path in paths])
+        try:
+            return podman_storage.stamps(paths, self.ask({"stat": paths}).rows)
+        except ServiceError:
+            return None
 
     def layers(self, root: str, driver: str) -> t.Optional[Layers]:
         """The layers that images share, by the storage's own lists; None where they cannot be read."""
-        texts = [self.host.read(f"{root}/{driver}-{name}.json") for name in ("images/images", "layers/layers")]
         try:
-            return image_layers.read(*(json.loads(text or "") for text in texts))
-        except (ValueError, RecursionError):
+            lists = [
+                podman_json.named_rows(
+                    self.ask({"file": f"{root}/{driver}-{name}.json", "pick": keys, "list": True}).rows, keys
+                )
+                for name, keys in (("images/images", image_layers.IMAGE), ("layers/layers", image_layers.LAYER))
+            ]
+            return image_layers.read(*lists)
+        except (ServiceError, ValueError):
             return None
 
     def remove_image(self, image: ListedImage) -> str:
@@ -213,12 +264,14 @@ class Podman:
     def act(self, name: str, method: str, path: str, timeout: float = REMOVE_SECONDS) -> tuple[str, bool]:
         """Have something done. Returns why it was not ("": it was), and whether Podman did not answer in time."""
         try:
-            reply = self.request(method, path, timeout)
+            answer = self.request(method, path, timeout, pick=podman_json.REFUSAL)
+            said = answer.said or podman_json.refusal(podman_json.named_rows(answer.rows, podman_json.REFUSAL))
         except ServiceError as error:
             return self.failed(name, error), error.code == 124
-        if reply.status >= 300:
-            return self.said(name, message(reply.body)), False
-        said = podman_json.refusal(reply.body)
+        except ValueError as error:
+            said = str(error)
+        if not said and not 200 <= answer.status < 300:
+            said = f"HTTP {answer.status}"
         return self.said(name, said) if said else "", False
 
     def named(self, name: str) -> str:
@@ -228,7 +281,7 @@ class Podman:
     def failed(self, name: str, error: ServiceError) -> str:
         """Why there is no answer, on one line."""
         if error.code == NOT_INSTALLED:
-            return f"{error} is not installed on this node"
+            return f"{shown(str(error), limit=80)} is not installed on this node"
         if error.code == 124:
             return f"{self.named(name)}: no answer in time (does another Podman hold its storage?)"
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -243,16 +296,6 @@ class Podman:
         return f"{self.named(name)}: {shown(lines[0], limit=300)}"
 
 
-def message(body: str) -> str:
-    """What a refusal says."""
-    try:
-        data = json.loads(body)
-    except (ValueError, RecursionError):
-        return body
-    said = data.get("message") if isinstance(data, dict) else None
-    return said if isinstance(said, str) and said else body
-
-
 def quoted(text: str) -> str:
     """A text within the query of a path (urllib.parse.quote, without what that loads)."""
     return "".join(
@@ -261,11 +304,15 @@ def quoted(text: str) -> str:
     )
 
 
-def as_user(host: Host, user: str) -> tuple[str, ...]:
-    """What runs a command as a user, with nothing of that user's environment. Raises PodmanError without an account."""
+PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+ROOTS = Account({"Slice": "system.slice"}, {"PATH": PATH, "HOME": "/root", "LC_ALL": "C"})
+
+
+def account_of(host: Host, user: str) -> Account:
+    """As whom a user's process runs, with nothing of that user's environment. Raises PodmanError without an account."""
     answer = host.run("getent", "passwd", user)
     fields = answer.out.strip().split(":")
-    if answer.code or len(fields) < 7:
+    if answer.code or len(fields) < 7 or not fields[2].isdecimal():
         raise PodmanError(f"podman of {user}: this node has no such user")
     runtime = f"/run/user/{fields[2]}"
     if not host.is_dir(runtime):  # Podman does not go on with a storage that it has used with one.
@@ -273,6 +320,8 @@ def as_user(host: Host, user: str) -> tuple[str, ...]:
     if not host.is_dir(runtime):
         raise PodmanError(f"podman of {user}: {runtime} is not there: loginctl enable-linger {user}")
     # The user's own containers.conf could send the questions to another machine; the place of the storage is in another file.
-    environment = [f"HOME={fields[5]}", f"XDG_RUNTIME_DIR={runtime}", "CONTAINERS_CONF=/dev/null", "LC_ALL=C"]
-    path = "PATH=/usr/sbin:/usr/bin:/sbin:/bin"
-    return ("runuser", "-u", user, "--", "env", "-i", "-C", "/", path, *environment)
+    variables = {"HOME": fields[5], "XDG_RUNTIME_DIR": runtime, "CONTAINERS_CONF": "/dev/null"}
+    # What it takes is taken from the user's share. newuidmap(1) has to gain rights, so NoNewPrivileges= is not possible.
+    # Where its group is not the user's, Podman leaves it for a scope of the user's manager, without limits (Delegate=).
+    properties = {"User": fields[2], "Slice": f"user-{fields[2]}.slice", "Delegate": "yes"}
+    return Account(properties, {"PATH": PATH, "LC_ALL": "C", **variables})

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import typing as t
 
-from .files import Host
-
 # Podman's own database: BoltDB until 4.x, SQLite after it; an upgraded node may have both.
 DATABASES = ("libpod/bolt_state.db", "db.sql", "libpod/db.sql")
 LISTS = (
@@ -29,13 +27,18 @@ LISTS = (
 Stamps = dict[str, t.Optional[list[int]]]
 
 
-def stamps(host: Host, root: str, driver: str) -> t.Optional[Stamps]:
-    """The stamps of a storage at ``root`` with the driver ``driver``; None where there is no database: it lies elsewhere.
+def paths(root: str, driver: str) -> list[str]:
+    """The files of a storage at ``root`` with the driver ``driver`` that tell, the databases first."""
+    databases = [f"{root}/{name}" for name in DATABASES]
+    return [*databases, *(f"{path}-wal" for path in databases), *(f"{root}/{driver}-{name}.json" for name in LISTS)]
+
+
+def stamps(paths: t.Sequence[str], rows: t.Sequence[t.Sequence[t.Any]]) -> t.Optional[Stamps]:
+    """The stamps of these files from a row for each, empty where there is none; None where there is no database: it lies elsewhere.
 
     One that an earlier configuration left does not tell: then what only the database says is seen with the next pass that asks.
     """
-    databases = {f"{root}/{name}": host.stamp(f"{root}/{name}") for name in DATABASES}
-    if not any(databases.values()):
+    known = all(not row or (len(row) == 4 and all(type(value) is int for value in row)) for row in rows)
+    if len(rows) != len(paths) or not known or not any(rows[: len(DATABASES)]):
         return None
-    others = [f"{root}/{name}-wal" for name in DATABASES] + [f"{root}/{driver}-{name}.json" for name in LISTS]
-    return {**databases, **{path: host.stamp(path) for path in others}}
+    return {path: list(row) if row else None for path, row in zip(paths, rows)}

@@ -12,6 +12,10 @@ from __future__ import annotations
 
 import typing as t
 
+# The keys of the storage's lists.
+IMAGE, LAYER = ("id", "layer", "mapped-layers"), ("id", "parent", "diff-size")
+MOST = 1_000_000  # layers of all images together; 10,000 images of 30 layers have a third of that
+
 
 class Layers:
     """The layers of a storage: ``parents`` and ``sizes`` (bytes) by layer, ``tops`` an image's uppermost layers."""
@@ -20,10 +24,15 @@ class Layers:
         self, parents: t.Mapping[str, str], sizes: t.Mapping[str, int], tops: t.Mapping[str, t.Sequence[str]]
     ) -> None:
         self.sizes = sizes
-        self.chains = {image: chain(parents, layers) for image, layers in tops.items()}
+        self.chains: dict[str, frozenset[str]] = {}
         self.users: dict[str, int] = {}
-        for layers in self.chains.values():
-            for layer in layers:
+        left = MOST
+        for image, layers in tops.items():
+            self.chains[image] = found = chain(parents, layers)
+            left -= len(found)
+            if left < 0:
+                raise ValueError("too many layers")
+            for layer in found:
                 self.users[layer] = self.users.get(layer, 0) + 1
 
     def gain(self, image: str) -> t.Optional[int]:
@@ -60,7 +69,8 @@ def read(images: object, layers: object) -> Layers:
     try:
         for row in t.cast("list[dict[str, t.Any]]", layers):
             parents[row["id"]] = row.get("parent") or ""
-            sizes[row["id"]] = max(int(row.get("diff-size") or 0), 0)
+            size = row.get("diff-size") or 0
+            sizes[row["id"]] = max(int(size), 0) if isinstance(size, (int, float)) else 0
         for row in t.cast("list[dict[str, t.Any]]", images):
             # An image without a layer is one of a manifest list; mapped ones are copies for a user namespace.
             tops[row["id"]] = [layer for layer in (row.get("layer"), *(row.get("mapped-layers") or ())) if layer]

@@ -8,11 +8,19 @@
 from __future__ import annotations
 
 import calendar
-import json
 import re
 import typing as t
 
+from ..values.printable_text import printable
 from ..values.records import NamedTuple
+
+# The keys of each kind of item that are asked for.
+IMAGE = ("Id", "Digest", "RepoDigests", "Names", "Size", "ReadOnly", "readOnly")
+CONTAINER = ("Id", "Names", "State", "Created", "StartedAt", "ExitedAt", "ImageID", "Image", "Pod", "IsInfra", "Labels")
+POD = ("Id", "Name", "Created", "Labels")
+REFUSAL = ("Err", "Errors", "ExitCode")
+Rows = t.Iterable[t.Mapping[str, t.Any]]
+LONGEST = 4096  # characters of a text, but for a label
 
 RUNNING = ("running", "paused", "stopping", "restarting", "initialized")
 # Such a container may be started yet, or failed to start and stays for ever.
@@ -57,10 +65,10 @@ class ListedPod(NamedTuple):
     labels: dict[str, str]
 
 
-def images(data: object) -> list[ListedImage]:
+def images(data: Rows) -> list[ListedImage]:
     """``GET /libpod/images/json?all=true``, and ``podman images --all --format json``."""
     found = {}
-    for row in rows(data):  # An image of two names is listed twice.
+    for row in data:  # An image of two names is listed twice.
         digests = [text(row, "Digest"), *texts(row, "RepoDigests")]
         names = tuple(name for name in texts(row, "Names") if not name.startswith("<none>"))
         image = ListedImage(identity(row), names, tuple(filter(None, digests)), integer(row, "Size"), read_only(row))
@@ -68,14 +76,14 @@ def images(data: object) -> list[ListedImage]:
     return list(found.values())
 
 
-def containers(data: object, booted: float = 0.0) -> list[ListedContainer]:
+def containers(data: Rows, booted: float = 0.0) -> list[ListedContainer]:
     """``GET /libpod/containers/json?all=true&external=true``, of a node that was booted then (epoch seconds).
 
     What ran when the node went down has no end in Podman's records, and is "created" (4.3) or "exited" (5.4): it ended with
     the boot at the latest.
     """
     found = []
-    for row in rows(data):
+    for row in data:
         own, names = identity(row), texts(row, "Names")
         state = text(row, "State").lower()
         ended, created = integer(row, "ExitedAt"), moment(row.get("Created"))
@@ -86,12 +94,12 @@ def containers(data: object, booted: float = 0.0) -> list[ListedContainer]:
             ListedContainer(
                 own,
                 names[0] if names else own[:12],
-                text(row, "ImageID"),
+                reference(row, "ImageID"),
                 text(row, "Image"),
                 state,
                 created,
                 float(ended) if ended >= YEAR_2000 and state not in RUNNING else None,
-                text(row, "Pod"),
+                reference(row, "Pod"),
                 bool(row.get("IsInfra")),
                 labels(row),
                 state in ("storage", "unknown", ""),  # buildah's, and whatever Podman itself does not know
@@ -100,9 +108,9 @@ def containers(data: object, booted: float = 0.0) -> list[ListedContainer]:
     return found
 
 
-def pods(data: object) -> list[ListedPod]:
+def pods(data: Rows) -> list[ListedPod]:
     """``GET /libpod/pods/json``."""
-    return [ListedPod(identity(row), text(row, "Name"), moment(row.get("Created")), labels(row)) for row in rows(data)]
+    return [ListedPod(identity(row), text(row, "Name"), moment(row.get("Created")), labels(row)) for row in data]
 
 
 def read_only(row: t.Mapping[str, t.Any]) -> bool:
@@ -110,37 +118,43 @@ def read_only(row: t.Mapping[str, t.Any]) -> bool:
     return row.get("ReadOnly") is True or row.get("readOnly") is True
 
 
-def rows(data: object) -> list[dict[str, t.Any]]:
-    """The items of a list; Podman writes null for an empty one. Raises ValueError."""
-    if data is None:
-        return []
-    if not isinstance(data, list) or not all(isinstance(row, dict) for row in data):
-        raise ValueError("no list of objects")
-    return data
+def named_rows(found: t.Sequence[t.Sequence[t.Any]], keys: t.Sequence[str]) -> list[dict[str, t.Any]]:
+    """Rows of values as objects with these keys. Raises ValueError."""
+    if not all(len(row) == len(keys) for row in found):
+        raise ValueError("a row of another length")
+    return [dict(zip(keys, row)) for row in found]
 
 
 def identity(row: t.Mapping[str, t.Any]) -> str:
     """The id of an item: without it nothing can be done with it."""
     value = row.get("Id")
     if not isinstance(value, str) or not re.fullmatch(r"(?:sha256:)?[0-9a-f]{12,64}", value):
-        raise ValueError(f"an item without an id: {str(value)[:80]}")
+        raise ValueError(f"an item without an id: {printable(str(value)[:80])}")
     return value.rpartition(":")[2]
 
 
-def text(row: t.Mapping[str, t.Any], key: str) -> str:
-    """A text, "" for null or none."""
-    value = row.get(key) or ""
-    if not isinstance(value, str):
-        raise ValueError(f"{key} is not text")
+def reference(row: t.Mapping[str, t.Any], key: str) -> str:
+    """The id of another item, "" for none."""
+    value = text(row, key)
+    if value and not re.fullmatch(r"(?:sha256:)?[0-9a-f]{12,64}", value):
+        raise ValueError(f"{key} is no id: {value[:80]}")
     return value
+
+
+def text(row: t.Mapping[str, t.Any], key: str) -> str:
+    """A text in printable form, "" for null or none."""
+    value = row.get(key) or ""
+    if not isinstance(value, str) or len(value) > LONGEST:
+        raise ValueError(f"{key} is not text")
+    return printable(value)
 
 
 def texts(row: t.Mapping[str, t.Any], key: str) -> list[str]:
-    """A list of texts, empty for null or none."""
+    """A list of texts in printable form, empty for null or none."""
     value = row.get(key) or []
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+    if not isinstance(value, list) or not all(isinstance(item, str) and len(item) <= LONGEST for item in value):
         raise ValueError(f"{key} is not a list of texts")
-    return value
+    return [printable(item) for item in value]
 
 
 def integer(row: t.Mapping[str, t.Any], key: str) -> int:
@@ -161,7 +175,7 @@ def labels(row: t.Mapping[str, t.Any]) -> dict[str, str]:
     value = row.get("Labels") or {}
     if not isinstance(value, dict):
         raise ValueError("Labels is not a mapping")
-    return {str(key): str(item) for key, item in value.items()}
+    return {printable(str(key)): printable(str(item)) for key, item in value.items()}
 
 
 def moment(value: t.Any) -> float:
@@ -170,7 +184,7 @@ def moment(value: t.Any) -> float:
         return float(value)
     match = _TIME.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        raise ValueError(f"no time: {str(value)[:80]}")
+        raise ValueError(f"no time: {printable(str(value)[:80])}")
     seconds, zone = calendar.timegm(tuple(map(int, match.groups()[:6]))), match.group(7)
     if zone != "Z":
         offset = int(zone[1:3]) * 3600 + int(zone[4:6]) * 60
@@ -184,7 +198,7 @@ def store(data: object) -> tuple[str, str]:
     if not isinstance(store, dict):
         raise ValueError("no store")
     root, driver = text(store, "graphRoot"), text(store, "graphDriverName")
-    if not root.startswith("/") or not root.isprintable() or not re.fullmatch(r"[a-z0-9]+", driver):
+    if not root.startswith("/") or not re.fullmatch(r"[a-z0-9]+", driver):
         raise ValueError("no place of the storage")
     return root, driver
 
@@ -194,25 +208,26 @@ def store_of_image(data: object) -> t.Optional[tuple[str, str]]:
     driver = data.get("GraphDriver") if isinstance(data, dict) else None
     folders = driver.get("Data") if isinstance(driver, dict) else None
     upper = folders.get("UpperDir") if isinstance(folders, dict) else None
-    if not isinstance(upper, str) or not upper.isprintable() or driver is None or driver.get("Name") != "overlay":
+    if (
+        not isinstance(upper, str)
+        or not upper.isprintable()
+        or len(upper) > LONGEST
+        or driver is None
+        or driver.get("Name") != "overlay"
+    ):
         return None
     found = re.fullmatch(r"(/.*[^/])/overlay/[^/]+/diff", upper)
     return (found[1], "overlay") if found else None
 
 
-def refusal(body: str) -> str:
+def refusal(data: Rows) -> str:
     """Why a removal that was answered without an error did not do all that it should, "" when it did."""
-    try:
-        data = json.loads(body or "null")
-    except (ValueError, RecursionError):
-        return "its answer is not JSON"
-    for row in data if isinstance(data, list) else [data]:
-        if isinstance(row, dict):
-            said = row.get("Err") or row.get("Errors")
-            if said:
-                return str(said[0] if isinstance(said, list) else said)
-            if row.get("ExitCode"):
-                return f"exit code {row['ExitCode']}"
+    for row in data:
+        said = row.get("Err") or row.get("Errors")
+        if said:
+            return str(said[0] if isinstance(said, list) else said)
+        if row.get("ExitCode"):
+            return f"exit code {row['ExitCode']}"
     return ""
 
 
@@ -228,18 +243,17 @@ def last_uses(found: t.Iterable[ListedContainer], now: float) -> dict[str, float
     return uses
 
 
-def event_uses(text: str) -> dict[str, float]:
-    """``GET /libpod/events``, a line each: when a container of an image began or ended last, by its name.
+def event_uses(found: t.Iterable[t.Sequence[t.Any]]) -> dict[str, float]:
+    """``GET /libpod/events``, as rows of an image's name and a time: when a container of it began or ended last, by its name.
 
-    A line that is not understood is left out.
+    A row that is not understood is left out.
     """
-    found: dict[str, float] = {}
-    for line in text.splitlines():
+    uses: dict[str, float] = {}
+    for row in found:
         try:
-            row = json.loads(line)
-            name, when = row["Actor"]["Attributes"]["image"], moment(row["time"])
-        except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
+            name, when = row[0], moment(row[1])
+        except (ValueError, IndexError):
             continue
         if isinstance(name, str):
-            found[name] = max(found.get(name, 0.0), when)
-    return found
+            uses[name] = max(uses.get(name, 0.0), when)
+    return uses

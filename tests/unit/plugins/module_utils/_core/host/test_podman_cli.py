@@ -5,9 +5,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import typing as t
 from pathlib import Path
 
@@ -16,8 +13,7 @@ from _core.host import podman_cli
 from _core.host.command import Command
 from _core.host.files import Host
 from _core.host.podman_cli import Podman, PodmanError
-
-SHOW = "import json, os; print(json.dumps([os.getcwd(), dict(os.environ)]))"
+from _core.host.podman_unit import Account, Answer, ServiceError
 
 
 class Machine:
@@ -40,17 +36,13 @@ class Machine:
         return Host(str(self.root), run=self.run)
 
 
-def test_a_users_podman_has_nothing_of_roots_environment(tmp_path: Path) -> None:
+def test_a_users_process_has_nothing_of_roots_environment(tmp_path: Path) -> None:
     machine = Machine(tmp_path, lingers=True)
-    prefix = podman_cli.as_user(machine.host(), "alice")
+    account = podman_cli.account_of(machine.host(), "alice")
     assert machine.asked[1:] == [("systemctl", "start", "user-runtime-dir@1007.service")]
-    assert prefix[:4] == ("runuser", "-u", "alice", "--")
-    noise = {"HOME": "/root", "CONTAINER_HOST": "ssh://elsewhere", "LD_PRELOAD": ""}
-    words = [*prefix[4:], sys.executable, "-I", "-S", "-c", SHOW]
-    done = subprocess.run(words, env=noise, cwd=tmp_path, check=True, capture_output=True, text=True)
-    place, environment = json.loads(done.stdout)
-    assert place == "/"
-    assert environment == {
+    # The slice counts what it takes to the user, and Delegate= keeps Podman within the unit.
+    assert account.properties == {"User": "1007", "Slice": "user-1007.slice", "Delegate": "yes"}
+    assert account.variables == {
         "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME": "/srv/alice",
         "XDG_RUNTIME_DIR": "/run/user/1007",
@@ -62,33 +54,47 @@ def test_a_users_podman_has_nothing_of_roots_environment(tmp_path: Path) -> None
 def test_a_runtime_folder_that_is_there_is_taken(tmp_path: Path) -> None:
     (tmp_path / "run/user/1007").mkdir(parents=True)
     machine = Machine(tmp_path, lingers=False)
-    assert podman_cli.as_user(machine.host(), "alice")[2] == "alice"
+    assert podman_cli.account_of(machine.host(), "alice").properties["User"] == "1007"
     assert machine.asked == [("getent", "passwd", "alice")]
 
 
 def test_who_has_no_account_or_no_runtime_folder_is_named(tmp_path: Path) -> None:
     host = Machine(tmp_path, lingers=False).host()
     with pytest.raises(PodmanError, match="podman of bob: this node has no such user"):
-        podman_cli.as_user(host, "bob")
+        podman_cli.account_of(host, "bob")
     with pytest.raises(PodmanError, match="/run/user/1007 is not there: loginctl enable-linger alice"):
-        podman_cli.as_user(host, "alice")
+        podman_cli.account_of(host, "alice")
 
 
-def test_roots_podman_is_started_as_it_is_and_a_users_through_runuser(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    prefixes: list[t.Sequence[str]] = []
+class Asked:
+    """Answers in the place of a user's process, by what the request has."""
 
-    def serve(dummy: Host, prefix: t.Sequence[str]) -> t.NoReturn:
-        prefixes.append(prefix)
-        raise podman_cli.ServiceError(podman_cli.NOT_INSTALLED)
+    def __init__(self, **answers: t.Any) -> None:
+        self.answers, self.accounts, self.requests, self.closed = answers, [], [], 0
 
-    monkeypatch.setattr(Podman, "serve", staticmethod(serve))
+    def __call__(self, dummy: Host, account: Account) -> Asked:
+        self.accounts.append(account)
+        return self
+
+    def ask(self, request: t.Mapping[str, t.Any], dummy_timeout: float) -> Answer:
+        self.requests.append(request)
+        answer = next((self.answers[key] for key in self.answers if key in request), Answer(404, "no", []))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_each_process_is_its_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(path=ServiceError(podman_cli.NOT_INSTALLED, "podman"))
+    monkeypatch.setattr(Podman, "serve", staticmethod(asked))
     host = Machine(tmp_path, lingers=True).host()
     for user in (podman_cli.ROOT, "alice"):
-        with pytest.raises(PodmanError, match="not installed"):
+        with pytest.raises(PodmanError, match="podman is not installed"):
             Podman(host, user).images()
-    assert prefixes == [(), podman_cli.as_user(host, "alice")]
+    assert asked.accounts == [podman_cli.ROOTS, podman_cli.account_of(host, "alice")]
 
 
 @pytest.mark.parametrize("user", ["root", "alice"])
@@ -97,35 +103,80 @@ def test_roots_podman_is_started_as_it_is_and_a_users_through_runuser(
     [
         (
             "podman version 3.0.1\n",
-            "podman images: Podman 3.0.1 has no API of version 4: garbage collection needs Podman 4.0 or newer",
+            "Podman 3.0.1 has no API of version 4: garbage collection needs Podman 4.0 or newer",
         ),
-        ("podman version 4.3.1\n", "podman images: no answer in time"),
-        ("", "podman images: no answer in time"),
+        ("podman version 3.\x1b[2J", "no answer in time"),
+        ("podman version 4.3.1\n", "no answer in time"),
+        ("", "no answer in time"),
     ],
 )
 def test_a_podman_without_the_api_is_named_and_is_not_asked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, why: str, user: str
 ) -> None:
-    started: list[object] = []
-    asked: list[tuple[str, ...]] = []
-    machine = Machine(tmp_path, lingers=True)
-
-    def serve(dummy: Host, prefix: t.Sequence[str]) -> t.NoReturn:
-        started.append(prefix)
-        raise podman_cli.ServiceError(124)
-
-    def run(argv: t.Sequence[str], timeout: float) -> Command:
-        if argv[-1] != "--version":
-            return machine.run(argv, timeout)
-        asked.append(tuple(argv))
-        return Command(0, said, "")
-
-    monkeypatch.setattr(Podman, "serve", staticmethod(serve))
-    podman = Podman(Host(str(tmp_path), run=run), user)
+    asked = Asked(path=ServiceError(124), version=Answer(200, "", [[said]]))
+    monkeypatch.setattr(Podman, "serve", staticmethod(asked))
+    podman = Podman(Machine(tmp_path, lingers=True).host(), user)
     for dummy in range(3):
-        with pytest.raises(PodmanError) as error:
+        with pytest.raises(PodmanError, match=why):
             podman.images()
-        assert why.partition(": ")[2] in str(error.value)
-    assert asked == [(*podman.prefix, "podman", "--version")]
-    assert bool(podman.prefix) == (user == "alice")
-    assert len(started) == (1 if "3.0.1" in said else 3)
+    assert len([one for one in asked.requests if "version" in one]) == 1
+    assert len([one for one in asked.requests if "path" in one]) == (1 if "3.0.1" in said else 3)
+
+
+HOSTILE = "\x1b[2J\n<0>forged\u202e"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(500, f"Error: {HOSTILE}", []),
+        Answer(200, "", [[HOSTILE, "", [], [], 0, False, False]]),
+        Answer(200, "", [["too short"]]),
+        ServiceError(127, HOSTILE),
+        ServiceError(125, f"Error: {HOSTILE}"),
+    ],
+)
+def test_what_a_users_process_says_is_one_printable_line(
+    answer: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Podman, "serve", staticmethod(Asked(path=answer)))
+    with pytest.raises(PodmanError) as raised:
+        Podman(Machine(tmp_path, lingers=True).host(), "alice").images()
+    assert str(raised.value).isprintable()
+
+
+def test_root_opens_and_follows_no_path_of_a_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Machine(tmp_path, lingers=True).host()
+    podman = Podman(host, "alice")
+    rows = [[1, 2, 3, 4]] * len(podman_cli.podman_storage.paths("/home/alice/x", "overlay"))
+    asked = Asked(stat=Answer(200, "", rows), device=Answer(200, "", [["8:1"]]), file=Answer(200, "", []))
+    monkeypatch.setattr(Podman, "serve", staticmethod(asked))
+    for name in ("read", "read_bytes", "stamp", "space", "exists"):
+        monkeypatch.setattr(Host, name, lambda *words: pytest.fail(f"root looks at {words[1:]}"))
+    spaces: list[str] = []
+    monkeypatch.setattr(Host, "device_space", lambda dummy, device: spaces.append(device))
+    podman.space("/home/alice/x")
+    podman.space("/home/alice/x")
+    assert podman.stamps("/home/alice/x", "overlay") is not None
+    assert podman.layers("/home/alice/x", "overlay") is not None
+    assert spaces == ["8:1", "8:1"]
+    assert len([one for one in asked.requests if "device" in one]) == 1, "what was said first holds"
+
+
+def test_a_user_has_a_share_of_the_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, clock = Machine(tmp_path, lingers=True), [0.0]
+    host = Host(str(tmp_path), run=machine.run, uptime=lambda: clock[0])
+
+    class Slow(Asked):
+        def ask(self, request: t.Mapping[str, t.Any], timeout: float) -> Answer:
+            clock[0] += request["timeout"]
+            return super().ask(request, timeout)
+
+    asked = Slow(path=ServiceError(124), version=ServiceError(124))
+    monkeypatch.setattr(Podman, "serve", staticmethod(asked))
+    podmans = podman_cli.Podmans(host, 3)
+    for user in ("alice", "root"):
+        for dummy in range(9):
+            with pytest.raises(PodmanError):
+                podmans.of(user).images()
+        assert clock[0] == pytest.approx(50) if user == "alice" else clock[0] > 1000

@@ -33,7 +33,8 @@ def made_node(tmp_path: Path) -> Path:
 
 
 def stamps(node: Path) -> podman_storage.Stamps | None:
-    return podman_storage.stamps(Host(str(node)), ROOT, "overlay")
+    host, paths = Host(str(node)), podman_storage.paths(ROOT, "overlay")
+    return podman_storage.stamps(paths, [host.stamp(path) or [] for path in paths])
 
 
 @pytest.mark.parametrize("name", [*DATABASES, *LISTS, "db.sql-wal", "libpod/db.sql-wal"])
@@ -70,3 +71,12 @@ def test_a_storage_without_a_database_has_none(node: Path) -> None:
         assert stamps(node) is not None
         (node / ROOT.lstrip("/") / name).unlink()
     assert stamps(node) is None
+
+
+@pytest.mark.parametrize("row", [[1], [1, 2, 3, "4"], [True, 2, 3, 4], [1, 2, 3, 4.5], "text"])
+def test_what_are_no_stamps_are_none(row: list[object]) -> None:
+    paths = podman_storage.paths(ROOT, "overlay")
+    good: list[list[object]] = [[1, 2, 3, 4]] * len(paths)
+    assert podman_storage.stamps(paths, good) is not None
+    assert podman_storage.stamps(paths, [*good[1:], row]) is None
+    assert podman_storage.stamps(paths, good[1:]) is None

@@ -19,6 +19,7 @@ from _core.host.command import Command
 from _core.host.files import Host
 from _core.host.lock import Lock
 from _core.host.podman_cli import Podman
+from _core.host.podman_unit import Account
 from _core.managers import registry
 from _core.model.plan.plan import change_to_dict
 from _core.model.status import json_shapes
@@ -415,14 +416,14 @@ def test_a_pass_starts_one_podman_for_each_user_and_ends_it(fake: node.Node, mon
     started: list[str] = []
 
     class Counted(Service):
-        def __init__(self, host: Host, prefix: t.Sequence[str]) -> None:
-            super().__init__(host, prefix)
-            started.append(prefix[2] if prefix else "root")
+        def __init__(self, host: Host, account: Account) -> None:
+            super().__init__(host, account)
+            started.append(self.user)
 
     monkeypatch.setattr(Podman, "serve", staticmethod(Counted))
     result, dummy = tick(fake)
     assert len(result.removed) == 3
-    assert started == ["root", "alice"]
+    assert sorted(started) == ["alice", "root"]
     assert Service.running == []
     host = fake.host("torn", 3)
     fake.wait(600)
@@ -1303,7 +1304,7 @@ def test_hostile_names_and_labels_are_data_alone(fake: node.Node, capsys: pytest
     fake.put("/var/lib/prometheus/node-exporter/other.prom", "")
     declare(fake, {"images": {}, "containers": {"scope": "all", "max_total": 0}})
     storage = fake.podmans["root"]
-    image = storage.image(f"localhost/{HOSTILE}:1", f"localhost/{HOSTILE}:2", layers={"bad": 900})
+    image = storage.image(f"localhost/{HOSTILE}:1", layers={"bad": 900})
     for number in range(2):
         labels = {"PODMAN_SYSTEMD_UNIT": HOSTILE, HOSTILE: HOSTILE}
         storage.container(f"c{HOSTILE}{number}", image, created=1.0, ended=fake.time - 50, labels=labels)

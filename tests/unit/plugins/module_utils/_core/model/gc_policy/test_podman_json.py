@@ -23,19 +23,23 @@ store = st.dictionaries(st.just("store"), st.dictionaries(st.sampled_from(["grap
 moments = st.from_regex(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})", fullmatch=True
 )
-PARSERS: tuple[t.Callable[[t.Any], t.Any], ...] = (
+OF_ROWS: tuple[t.Callable[[t.Any], t.Any], ...] = (
     podman_json.images,
     podman_json.containers,
     podman_json.pods,
+    podman_json.refusal,
+)
+OF_ANYTHING: tuple[t.Callable[[t.Any], t.Any], ...] = (
     podman_json.store,
     podman_json.store_of_image,
     podman_json.moment,
 )
 
 
-@given(anything | st.lists(row, max_size=3) | store | moments)
-def test_any_json_is_a_value_or_a_value_error(data: object) -> None:
-    for parse in PARSERS:
+@given(anything | store | moments, st.lists(row, max_size=3))
+def test_any_json_is_a_value_or_a_value_error(something: object, rows: list[dict[str, object]]) -> None:
+    for parse in (*OF_ROWS, *OF_ANYTHING):
+        data = rows if parse in OF_ROWS else something
         try:
             found = parse(data)
         except ValueError:
@@ -65,7 +69,7 @@ def container(**fields: object) -> dict[str, object]:
         "Id": ID,
         "Names": ["c"],
         "Image": "localhost/a:1",
-        "ImageID": "a",
+        "ImageID": ID,
         "State": "exited",
         "Created": 100,
         **fields,
@@ -76,16 +80,16 @@ def test_a_running_one_uses_its_image_now_and_a_dead_one_when_it_ended() -> None
     zero = -62135596800
     rows = [
         container(ExitedAt=1_700_000_000),
-        container(ImageID="b", State="running", ExitedAt=zero),
-        container(ImageID="c", State="created", ExitedAt=zero),
-        container(ImageID="a", ExitedAt=1_600_000_000),
-        container(ImageID="d", State="running", ExitedAt=1_600_000_000),  # started anew
+        container(ImageID="b" * 64, State="running", ExitedAt=zero),
+        container(ImageID="c" * 64, State="created", ExitedAt=zero),
+        container(ImageID=ID, ExitedAt=1_600_000_000),
+        container(ImageID="d" * 64, State="running", ExitedAt=1_600_000_000),  # started anew
     ]
     assert podman_json.last_uses(podman_json.containers(rows), 9e9) == {
-        "a": 1_700_000_000,
-        "b": 9e9,
-        "c": 100,
-        "d": 9e9,
+        ID: 1_700_000_000,
+        "b" * 64: 9e9,
+        "c" * 64: 100,
+        "d" * 64: 9e9,
     }
 
 
@@ -125,20 +129,40 @@ def test_the_folder_of_an_image_says_where_the_storage_is(
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("rows", "said"),
     [
-        ("", ""),
-        ('{"Deleted":["a"],"Untagged":null,"ExitCode":0,"Errors":null}', ""),
-        ('{"ExitCode":2,"Errors":["image used by 1"]}', "image used by 1"),
-        ('{"ExitCode":1,"Errors":[]}', "exit code 1"),
-        ('[{"Err":null,"Id":"a"}]', ""),
-        ('[{"Err":"cannot remove","Id":"a"}]', "cannot remove"),
-        ("half of", "its answer is not JSON"),
+        ([], ""),
+        ([{"ExitCode": 0, "Errors": None}], ""),
+        ([{"ExitCode": 2, "Errors": ["image used by 1"]}], "image used by 1"),
+        ([{"ExitCode": 1, "Errors": []}], "exit code 1"),
+        ([{"Err": None}], ""),
+        ([{"Err": "cannot remove"}], "cannot remove"),
     ],
 )
-def test_a_removal_that_was_answered_may_still_be_refused(body: str, said: str) -> None:
-    assert podman_json.refusal(body) == said
+def test_a_removal_that_was_answered_may_still_be_refused(rows: list[dict[str, object]], said: str) -> None:
+    assert podman_json.refusal(rows) == said
+
+
+HOSTILE = "\x1b[2J\n<0>forged\u202e\u2028\x9b\ud800"
+
+
+def test_text_is_printable_where_it_comes_in() -> None:
+    (image,) = podman_json.images([{"Id": ID, "Names": [HOSTILE], "Digest": HOSTILE, "RepoDigests": [HOSTILE]}])
+    fields = {"Names": [HOSTILE], "Image": HOSTILE, "State": HOSTILE, "Labels": {HOSTILE: HOSTILE}}
+    (one,) = podman_json.containers([container(**fields)])
+    (pod,) = podman_json.pods([{"Id": ID, "Name": HOSTILE, "Created": 5, "Labels": {HOSTILE: HOSTILE}}])
+    texts = [*image.names, *image.digests, one.name, one.image_name, one.state, pod.name]
+    texts += [text for labels in (one.labels, pod.labels) for pair in labels.items() for text in pair]
+    assert len(texts) == 11
+    assert [text for text in texts if not text.isprintable()] == []
+
+
+@pytest.mark.parametrize("fields", [{"Id": HOSTILE}, {"ImageID": HOSTILE}, {"Pod": HOSTILE}, {"Created": HOSTILE}])
+def test_what_is_refused_is_named_in_printable_form(fields: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="forged") as raised:
+        podman_json.containers([container(**fields)])
+    assert str(raised.value).isprintable()
 
 
 def test_an_empty_storage() -> None:
-    assert (podman_json.images(None), podman_json.containers([]), podman_json.pods(None)) == ([], [], [])
+    assert (podman_json.images([]), podman_json.containers([]), podman_json.pods([])) == ([], [], [])

@@ -1,0 +1,226 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What a user's Podman answers, through a process of that user's in a unit of its own (podman_worker.py).
+
+Nothing that comes from there is believed before it was looked at: lines of limited length, so many bytes and values an answer,
+within a time limit. That process may be any program of the user's, who can do to it whatever they want.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import time
+import typing as t
+
+from ..model.values.records import NamedTuple
+from . import podman_worker, transient_unit
+from .files import Host
+
+NOT_INSTALLED = 127
+LINE = 256 << 10  # bytes; each is an item, with its labels
+ANSWER = 8 << 20  # bytes; 10,000 images have 4 MB
+VALUES = 200_000  # of an answer; 10,000 images have 60,000
+START_SECONDS = 60.0  # until the unit runs, beside the time of the first request
+END_SECONDS = 15.0
+# Of the system: a user may not reach the one that runs this. Its first line says how long the program is.
+PYTHON = ("python3", "-I", "-S", "-c", "import sys; i = sys.stdin.buffer; exec(i.read(int(i.readline())))")
+LIMITS = {
+    "MemoryMax": "1G",
+    "TasksMax": "1024",
+    "RuntimeMaxSec": "600",
+    "TimeoutStopSec": "10",
+    "OOMPolicy": "kill",
+    "LogLevelMax": "notice",  # systemd's own lines on each start and end are info
+    "UMask": "0022",
+    "WorkingDirectory": "/",
+}
+AS_IDLE = {"CPUSchedulingPolicy": "idle", "IOSchedulingClass": "idle", "CPUWeight": "idle"}
+
+
+class ServiceError(Exception):
+    """No answer: ``code`` is that of a command that fails so (124: in time; 127: not installed), the text what was
+    said, or is not installed."""
+
+    def __init__(self, code: int, said: str = "") -> None:
+        super().__init__(said)
+        self.code = code
+
+
+class Account(NamedTuple):
+    """As whom the process runs: the properties of its unit, and its environment."""
+
+    properties: t.Mapping[str, str]
+    variables: t.Mapping[str, str]
+
+
+class Answer(NamedTuple):
+    """The status of an answer (HTTP's; 0: it has another form), what was said of it, and its rows."""
+
+    status: int
+    said: str
+    rows: list[list[t.Any]]
+
+
+class Worker:
+    """The process of one account. Raises ServiceError."""
+
+    def __init__(self, host: Host, account: Account, argv: t.Sequence[str] = ()) -> None:
+        import subprocess
+
+        self.host = host
+        self.unit = f"corral-podman-{os.urandom(6).hex()}.service"
+        properties = {**LIMITS, **account.properties}
+        if os.sched_getscheduler(0) == os.SCHED_IDLE:  # the timer's pass
+            properties.update(AS_IDLE)
+        words = argv or transient_unit.command_line(PYTHON, properties, account.variables, unit=self.unit)
+        try:
+            self.process = subprocess.Popen(  # pylint: disable=ansible-bad-function,consider-using-with  # it ends in close()
+                list(words),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,  # What does not fit into the pipe waits, and is never read.
+                bufsize=0,
+                env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"},
+                start_new_session=True,  # no terminal of root's
+            )
+        except OSError as error:
+            code = NOT_INSTALLED if isinstance(error, FileNotFoundError) else 126
+            raise ServiceError(code, words[0] if code == NOT_INSTALLED else str(error)) from None
+        self.input, self.output, self.said = (t.cast("t.IO[bytes]", one).fileno() for one in self.streams)
+        for one in (self.input, self.output, self.said):
+            os.set_blocking(one, False)
+        self.whole: list[bytes] = []  # lines that came, the last one first
+        self.rest = b""
+        program = program_text().encode()
+        self.first = f"{len(program)}\n".encode() + program
+        self.until = 0.0
+
+    @property
+    def streams(self) -> tuple[t.Any, ...]:
+        """Its standard streams."""
+        return (self.process.stdin, self.process.stdout, self.process.stderr)
+
+    def ask(self, request: t.Mapping[str, t.Any], timeout: float) -> Answer:
+        """The answer to a request. Raises ServiceError; then there is no further answer."""
+        self.until = time.monotonic() + timeout + (START_SECONDS if self.first else 0.0)
+        first, self.first = self.first, b""
+        self.write(first + json.dumps(request).encode() + b"\n")
+        return answer_of(self.lines())
+
+    def write(self, data: bytes) -> None:
+        """Send bytes. Raises ServiceError."""
+        while data:
+            self.wait(self.input, writing=True)
+            try:
+                data = data[os.write(self.input, data[: select.PIPE_BUF]) :]
+            except BlockingIOError:
+                continue
+            except OSError:
+                raise self.ended() from None
+
+    def lines(self) -> t.Iterator[bytes]:
+        """The lines that come. Raises ServiceError."""
+        while True:
+            while self.whole:
+                yield self.whole.pop()
+            if len(self.rest) > LINE:
+                raise ServiceError(125, f"a line of its answer is longer than {LINE >> 10} KiB")
+            self.wait(self.output)
+            try:
+                chunk = os.read(self.output, 1 << 16)
+            except BlockingIOError:
+                continue
+            if not chunk:
+                raise self.ended()
+            *whole, self.rest = (self.rest + chunk).split(b"\n")
+            self.whole = whole[::-1]
+
+    def wait(self, stream: int, *, writing: bool = False) -> None:
+        """Wait for a stream. Raises ServiceError when the time is up."""
+        left = self.until - time.monotonic()
+        streams = [stream]
+        if left <= 0 or not any(select.select([] if writing else streams, streams if writing else [], [], left)):
+            raise ServiceError(124)
+
+    def ended(self) -> ServiceError:
+        """Why there is no answer: what was said last, by systemd where there is no unit."""
+        import subprocess
+
+        code: t.Optional[int] = None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = self.process.wait(END_SECONDS)
+        said = b""
+        with contextlib.suppress(BlockingIOError):
+            said = os.read(self.said, 1 << 12)
+        if code == 203:  # systemd's EXEC
+            return ServiceError(NOT_INSTALLED, PYTHON[0])
+        return ServiceError(125, said.decode(errors="replace") or "the process that asks it has ended")
+
+    def close(self) -> None:
+        """End the process and its unit, with all that runs in it."""
+        import subprocess
+
+        t.cast("t.IO[bytes]", self.process.stdin).close()
+        try:
+            self.process.wait(END_SECONDS if not self.first else 0.1)
+        except subprocess.TimeoutExpired:
+            self.host.run("systemctl", "stop", self.unit, timeout=2 * END_SECONDS)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(1.0)
+            self.process.kill()
+            self.process.wait()
+        for one in self.streams:
+            one.close()
+
+
+def program_text() -> str:
+    """The program of the process."""
+    spec = t.cast("t.Any", podman_worker).__spec__
+    return t.cast("str", spec.loader.get_source(spec.name))
+
+
+def answer_of(lines: t.Iterator[bytes]) -> Answer:
+    """An answer from its lines. Raises ServiceError for what podman_worker.py would not write."""
+    rows: list[list[t.Any]] = []
+    size = values = 0
+    for line in lines:
+        size += len(line)
+        values += sum(map(line.count, (b",", b"[", b"{"))) + 1  # before they are made: no fewer than there are
+        if size > ANSWER or values > VALUES:
+            raise ServiceError(125, f"its answer is larger than {ANSWER >> 20} MiB or has more than {VALUES} values")
+        try:
+            row = json.loads(line, parse_constant=no_number, parse_int=whole_number)
+        except (ValueError, RecursionError):
+            raise ServiceError(125, "a line of its answer is not JSON") from None
+        if isinstance(row, list):
+            rows.append(row)
+            continue
+        if not isinstance(row, dict):
+            break
+        said, code, status = row.get("said"), row.get("code"), row.get("status")
+        if not isinstance(said, str):
+            break
+        if type(code) is int and 0 < code < 256:
+            raise ServiceError(code, said)
+        if type(status) is int and (status == 0 or 100 <= status < 600):
+            return Answer(status, said, rows)
+        break
+    raise ServiceError(125, "a line of its answer is not as expected")
+
+
+def no_number(dummy: str) -> t.NoReturn:
+    """NaN and Infinity are none."""
+    raise ValueError("no number")
+
+
+def whole_number(digits: str) -> int:
+    """A whole number of at most 64 bits. Raises ValueError."""
+    if len(digits) > 20:
+        raise ValueError("no number of 64 bits")
+    return int(digits)

@@ -1,0 +1,329 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The program that asks one user's Podman, as that user: root reads nothing of it but short lines of JSON.
+
+It imports nothing of the collection: podman_unit.py sends its text to a Python of the system's, in a unit of the user's own.
+It reads a request a line from its standard input. To each it answers with rows, a list a line, and an object, which ends them:
+``status`` (of HTTP; 0: the answer has another form) or ``code`` (as of a command that fails: 124 in time, 127 not installed),
+and what was ``said``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+import typing as t
+
+# Podman ends that long after the last connection is gone: one connection stays open until the end of the pass, also
+# when that is killed.
+IDLE_SECONDS = 10
+END_SECONDS = 5.0
+NOT_INSTALLED = 127
+LARGEST = 32 << 20  # bytes of an answer of Podman's; the list of 10,000 images has 10 MB
+TAIL = 64 << 10  # bytes of what Podman said last
+SAID = 2000  # characters of it, for root
+
+Ask = t.Callable[[str, str, float], "tuple[int, str]"]
+
+
+class Failed(Exception):
+    """No answer: ``code`` is that of a command that fails so."""
+
+    def __init__(self, code: int, said: str = "") -> None:
+        super().__init__(said)
+        self.code = code
+
+
+class Podman:
+    """The process of Podman that answers requests (podman-system-service(1)), from the first one on.
+
+    It gets a socket, like that of a socket unit (LISTEN_FDS), which has no name in any folder while Podman runs.
+    """
+
+    def __init__(self, folder: str, words: t.Sequence[str] = ("podman", "system", "service", f"--time={IDLE_SECONDS}")):
+        self.folder, self.words = folder, words
+        self.process: t.Optional[subprocess.Popen[bytes]] = None
+        self.inode = -1
+        self.tail = bytearray()
+
+    def start(self) -> None:
+        """Start Podman, if it does not run. Raises Failed."""
+        if self.process is not None:
+            return
+        self.inode, listener = unnamed_socket(f"{self.folder}/corral-podman-{os.getpid()}")
+        try:
+            self.lease = self.connect(END_SECONDS)
+            # The shell knows its own number, which sd_listen_fds(3) compares, and Podman takes that over from it.
+            shell = ["/bin/sh", "-c", 'LISTEN_PID=$$ exec "$0" "$@" 3<&0 </dev/null']
+            self.process = subprocess.Popen(  # pylint: disable=ansible-bad-function,consider-using-with  # it ends in close()
+                [*shell, *self.words],
+                stdin=listener.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                env={**os.environ, "LISTEN_FDS": "1"},
+                start_new_session=True,
+            )
+        finally:
+            listener.close()  # Once Podman has ended a request is refused.
+        self.reader = threading.Thread(target=self.keep_tail, daemon=True)
+        self.reader.start()
+
+    def keep_tail(self) -> None:
+        """Read what Podman says, and keep the end of it."""
+        assert self.process is not None and self.process.stderr is not None
+        while True:
+            chunk = os.read(self.process.stderr.fileno(), TAIL)
+            if not chunk:
+                return
+            self.tail += chunk
+            del self.tail[:-TAIL]
+
+    def connect(self, timeout: float) -> socket.socket:
+        """A connection; Podman need not be ready yet."""
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        made.settimeout(timeout)
+        try:
+            made.connect(f"/proc/self/fd/{self.inode}")
+        except OSError:
+            made.close()
+            raise
+        return made
+
+    def request(self, method: str, path: str, timeout: float) -> tuple[int, str]:
+        """Ask, and wait for the whole answer: its status and body. Raises Failed.
+
+        HTTP 1.0: the answer ends with its connection.
+        """
+        self.start()
+        until = time.monotonic() + timeout
+        answer = bytearray()
+        try:
+            with self.connect(timeout) as connection:
+                connection.sendall(f"{method} {path} HTTP/1.0\r\nHost: podman\r\n\r\n".encode())
+                while True:
+                    connection.settimeout(max(until - time.monotonic(), 0.001))
+                    part = connection.recv(1 << 16)
+                    answer += part
+                    if len(answer) > LARGEST:
+                        raise Failed(125, f"its answer is larger than {LARGEST >> 20} MiB")
+                    if not part:
+                        return self.reply(bytes(answer))
+        except socket.timeout:
+            raise Failed(124) from None
+        except OSError as error:
+            raise self.ended(error.strerror or "") from None
+
+    def reply(self, answer: bytes) -> tuple[int, str]:
+        """An answer as it came over the connection. Raises Failed for half of one."""
+        head, end, body = answer.partition(b"\r\n\r\n")
+        lines = head.decode(errors="replace").split("\r\n")
+        words = lines[0].split(" ")
+        if not end or words[0] not in ("HTTP/1.0", "HTTP/1.1") or len(words) < 2 or len(words[1]) != 3:
+            raise self.ended("it closed the connection")
+        for line in lines[1:]:
+            name, dummy, value = line.partition(":")
+            if name.lower() == "content-length" and value.strip() != str(len(body)):
+                raise self.ended("its answer is cut off")
+        try:
+            return int(words[1]), body.decode(errors="replace")
+        except ValueError:
+            raise self.ended("it closed the connection") from None
+
+    def ended(self, why: str) -> Failed:
+        """Why there is no answer: what Podman said before it ended, else ``why``."""
+        code: t.Optional[int] = None
+        if self.process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = self.process.wait(END_SECONDS)
+            self.reader.join(END_SECONDS)
+        if code == NOT_INSTALLED:
+            return Failed(NOT_INSTALLED, self.words[0])
+        return Failed(125, bytes(self.tail).decode(errors="replace") or why)
+
+    def close(self) -> None:
+        """End Podman, and wait until it did; what does not end now ends with the unit."""
+        if self.process is None:
+            return
+        self.lease.close()
+        self.process.send_signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(END_SECONDS)
+
+
+def unnamed_socket(path: str) -> tuple[int, socket.socket]:
+    """A listening socket that has no name any more, and a descriptor of its inode, by which it can be reached."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)  # of a process with this id that was killed right here
+        listener.bind(path)
+        try:
+            os.chmod(path, 0o600)
+            inode = os.open(path, os.O_PATH)
+        finally:
+            os.unlink(path)
+        listener.listen(16)
+    except OSError as error:
+        listener.close()
+        raise Failed(126, f"{path}: {error.strerror}") from None
+    return inode, listener
+
+
+def answers(request: dict[str, t.Any], ask: Ask) -> t.Iterator[bytes]:
+    """The lines that answer a request; ``ask`` asks Podman (Podman.request)."""
+    try:
+        end: dict[str, t.Any] = {"status": 200, "said": ""}
+        rows: t.Iterable[t.Any] = ()
+        if "stat" in request:
+            rows = [stamp(path) for path in request["stat"]]
+        elif "device" in request:
+            rows = [[device_of(request["device"])]]
+        elif "version" in request:
+            rows = [[version()]]
+        elif "file" in request:
+            rows = picked(text_of(request["file"]), request)
+        else:
+            status, body = ask(request["method"], request["path"], request["timeout"])
+            end["status"] = status
+            if status >= 300:
+                end["said"] = message(body)[:SAID]
+            elif request.get("events"):
+                rows = last_events(body)
+            else:
+                rows = picked(body, request)
+        for row in rows:
+            yield line_of(row)
+    except ValueError as error:
+        end = {"status": 0, "said": str(error)[:SAID]}
+    except Failed as error:
+        end = {"code": error.code, "said": str(error)[-SAID:]}
+    except OSError as error:
+        end = {"code": 126, "said": str(error)[:SAID]}
+    yield line_of(end)
+
+
+def line_of(value: t.Any) -> bytes:
+    """A value as a line."""
+    return json.dumps(value, separators=(",", ":")).encode() + b"\n"
+
+
+def picked(body: str, request: dict[str, t.Any]) -> list[list[t.Any]]:
+    """Of each object in an answer the values of some keys. Raises ValueError for an answer of another form."""
+    try:
+        data = json.loads(body or "null")  # null and [] both stand for an empty list
+    except (ValueError, RecursionError):
+        raise ValueError("its answer is not JSON") from None
+    rows = data if isinstance(data, list) else [] if data is None else [data]
+    if (request.get("list") and not (data is rows or data is None)) or not all(isinstance(row, dict) for row in rows):
+        if request.get("list"):
+            raise ValueError("its answer is not as expected: no list of objects")
+        rows = [row for row in rows if isinstance(row, dict)]
+    return [[row.get(key) for key in request["pick"]] for row in rows]
+
+
+def last_events(text: str) -> list[list[t.Any]]:
+    """Events of containers, a line each, as rows of an image's name and the time; of those with the same time one.
+
+    A line that is not understood is left out.
+    """
+    found: dict[tuple[str, str], list[t.Any]] = {}
+    latest: dict[str, float] = {}
+    for line in text.splitlines():
+        try:
+            row = json.loads(line)
+            name, when = row["Actor"]["Attributes"]["image"], row["time"]
+        except (ValueError, RecursionError, TypeError, KeyError):
+            continue
+        if not isinstance(name, str):
+            continue
+        if isinstance(when, (int, float)) and not isinstance(when, bool):
+            if when >= latest.get(name, when):
+                latest[name] = when
+                found[name, ""] = [name, when]
+        elif isinstance(when, str):
+            found[name, when] = [name, when]
+    return list(found.values())
+
+
+def message(body: str) -> str:
+    """What a refusal says."""
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError):
+        return body
+    said = data.get("message") if isinstance(data, dict) else None
+    return said if isinstance(said, str) and said else body
+
+
+def stamp(path: str) -> list[int]:
+    """A file's inode, its bytes, and when it was written and changed last in nanoseconds; nothing where there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return []
+    return [found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+
+
+def device_of(path: str) -> str:
+    """The device of the file system that holds a folder, as proc_pid_mountinfo(5) names it. Raises OSError."""
+    folder = os.open(path, os.O_PATH | os.O_DIRECTORY)
+    try:
+        with open(f"/proc/self/fdinfo/{folder}", encoding="ascii") as file:
+            mount = next(line.split()[1] for line in file if line.startswith("mnt_id:"))
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
+            return next((line.split(" ")[2] for line in file if line.startswith(f"{mount} ")), "")
+    finally:
+        os.close(folder)
+
+
+def text_of(path: str) -> str:
+    """The text of a regular file. Raises ValueError."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        with os.fdopen(file, "rb") as opened:
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                raise ValueError("it is no file")
+            data = opened.read(LARGEST + 1)
+    except OSError as error:
+        raise ValueError(f"it cannot be read: {error.strerror}") from None
+    if len(data) > LARGEST:
+        raise ValueError(f"it is larger than {LARGEST >> 20} MiB")
+    return data.decode(errors="replace")
+
+
+def version() -> str:
+    """What Podman says of its release."""
+    try:
+        done = subprocess.run(  # pylint: disable=ansible-bad-function
+            ["podman", "--version"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.decode(errors="replace")[:200]
+
+
+def main() -> None:
+    """Answer until there are no more requests."""
+    podman = Podman(os.environ.get("XDG_RUNTIME_DIR") or "/run")
+    try:
+        for line in sys.stdin.buffer:
+            for part in answers(json.loads(line), podman.request):
+                sys.stdout.buffer.write(part)
+            sys.stdout.buffer.flush()
+    finally:
+        podman.close()
+
+
+if __name__ == "__main__":
+    main()
