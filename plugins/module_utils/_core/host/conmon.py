@@ -12,8 +12,6 @@ with; one without a control group of its own (--cgroups=disabled) is in that of 
 
 from __future__ import annotations
 
-import os
-
 from ..model.values.printable_text import printable
 from . import oom_score, process
 
@@ -81,17 +79,9 @@ def groups_below(host: Host, root: str) -> dict[str, str]:
             if not ident:
                 pending.append(f"{path}/{name}")
             elif "populated 1" in (host.read(f"{path}/{name}/cgroup.events") or ""):
-                if owner(host, path) == owner(host, root):
+                if host.owner(path) == host.owner(root):
                     found[ident] = f"{path}/{name}"
     return found
-
-
-def owner(host: Host, path: str) -> t.Optional[int]:
-    """The owner of a control group; None where it has ended meanwhile."""
-    try:
-        return os.stat(host.at(path)).st_uid
-    except OSError:
-        return None
 
 
 def names_of(host: Host, idents: t.Collection[str]) -> dict[str, str]:

@@ -290,6 +290,13 @@ class Host:
         except OSError:
             return None
 
+    def owner(self, path: str) -> t.Optional[int]:
+        """The user id of what is there; None where nothing is. It is part of other questions, and is not kept."""
+        try:
+            return os.stat(self.at(path)).st_uid
+        except OSError:
+            return None
+
     def why(self, path: str) -> str:
         """Why a path could not be read; "" where it could."""
         error = self.errors.get(path)
