@@ -436,6 +436,9 @@ def compile_folder(host: Host, step: Step) -> None:
         # compileall syncs nothing, and Python trusts a header: a file that a power cut shortened would end each import.
         for path in compiled_folders(host, step.target):
             host.sync(path)
+        from . import program_check
+
+        program_check.record(host, step.target, step.name.splitlines())
         return
     for path in compiled_folders(host, step.target):
         for file in host.names(path):

@@ -11,11 +11,12 @@ import json
 import re
 import typing as t
 
-from ..host import state, systemd
+from ..constants import VERSION
+from ..host import program_check, state, systemd
 from ..host.files import Host
 from ..model.plan import make_step, undo, validate
 from ..model.plan.places import Place
-from ..model.plan.plan import FILES, START, Change, Part
+from ..model.plan.plan import FILES, START, UNCHANGEABLE, UNKNOWN, Change, Part
 from ..model.systemd import agent_program, agent_units
 from ..model.systemd.agent_program import Program
 from ..model.systemd.agent_units import COMMAND, FACT, FOLDER, LAUNCHER, RELEASES, Options
@@ -54,7 +55,8 @@ class Observation(NamedTuple):
     """The installation as observed: texts by path (None: absent), links by path, active units.
 
     ``runs`` names the release whose program runs, None where none does; ``compiled`` is whether the wanted one is compiled.
-    ``programs`` are the records of all that are there.
+    ``programs`` are the records of all that are there. ``findings`` is what differs in the wanted program, where that runs, from what was
+    installed; ``version`` is the collection's from which the program that runs came ("": not recorded).
     """
 
     texts: dict[str, t.Optional[str]]
@@ -63,6 +65,8 @@ class Observation(NamedTuple):
     runs: t.Optional[str] = None
     compiled: bool = True
     programs: tuple[undo.Original, ...] = ()
+    findings: tuple[program_check.Finding, ...] = ()
+    version: str = ""
 
 
 def installed(host: Host) -> t.Optional[Options]:
@@ -122,7 +126,10 @@ def plan(
     units = {f"{ETC}/{unit}": text for unit, text in agent_units.units(options).items()}
     links = wanted_links()
     if core is None:
-        return decide(units, links, None, options, observe(host, units, links, trigger))
+        part = decide(units, links, None, options, observe(host, units, links, trigger))
+        release = running_release(host, host.link(LAUNCHER))
+        found = program_check.findings(host, release) if release else []
+        return part._replace(changes=(*part.changes, *map(finding_change, found)))
     refuse_others(host)
     program = agent_program.program(core, options.python)
     units[state.AGENT] = json.dumps(options._asdict(), sort_keys=True) + "\n"
@@ -171,9 +178,7 @@ def observe(host: Host, files: t.Iterable[str], links: t.Iterable[str], trigger:
 def with_program(host: Host, seen: Observation, program: Program, tag: t.Optional[str]) -> Observation:
     """The observation, with what runs, and with what is known of all programs that are there."""
     link = seen.links[LAUNCHER]
-    runs = (
-        None if link is None else agent_program.release_at(link if link.startswith("/") else f"{FOLDER}/{link}") or None
-    )
+    runs = running_release(host, link)
     if link is None and host.exists(LAUNCHER):
         runs = agent_program.NO_RELEASE
     sources = [path for path in paths_of(program) if path.endswith(".py")]
@@ -189,7 +194,26 @@ def with_program(host: Host, seen: Observation, program: Program, tag: t.Optiona
         if not any(validate.place_problems(NAME, step, WRITES) for step in undo.restore_recorded(one, ""))
     ]
     texts = {**seen.texts, **dict.fromkeys(odd)}
-    return seen._replace(texts=texts, runs=runs, compiled=compiled, programs=tuple(programs))
+    known = program_check.records(host)
+    found = program_check.findings(host, program.name) if runs == program.name else []
+    return seen._replace(
+        texts=texts, runs=runs, compiled=compiled, programs=tuple(programs), findings=tuple(found),
+        version=known.get(runs or "", {}).get("version", ""),
+    )  # fmt: skip
+
+
+def running_release(host: Host, link: t.Optional[str]) -> t.Optional[str]:
+    """The release to which the launcher's link leads; None where it leads to none."""
+    return (
+        None if link is None else agent_program.release_at(link if link.startswith("/") else f"{FOLDER}/{link}") or None
+    )
+
+
+def finding_change(one: program_check.Finding) -> Change:
+    """The item of a file of the program that is not as it was installed. A program that was changed does not mend itself."""
+    reason = f"{one.reason}: roll the agent out again"
+    verdict = UNCHANGEABLE if one.known else UNKNOWN
+    return Change(NAME, one.path, one.property, one.actual or None, one.wanted, reason, one.path, (), verdict)
 
 
 def running_units(host: Host, trigger: str) -> frozenset[str]:
@@ -265,22 +289,37 @@ def program_change(
     texts = paths_of(program)
     differing = [path for path, text in texts.items() if seen.texts[path] != text]
     runs = runs_already(program, seen)
-    if runs and not differing and seen.compiled:
+    if runs and not differing and seen.compiled and not seen.findings:
         return None
     actual, reason = seen.runs, f"{len(texts)} files"
     if actual == agent_program.NO_RELEASE:
         actual = "without a release's name"
     elif runs and differing:
         actual, reason = f"{actual}, {len(differing)} of {len(texts)} files differ", "changed by hand, or damaged"
-    elif runs:
+    elif runs and not seen.compiled:
         actual, reason = f"{actual}, not compiled", "another Python"
+    elif runs:
+        first = seen.findings[0]
+        more = f", and {len(seen.findings) - 1} more" if len(seen.findings) > 1 else ""
+        actual, reason = f"{actual}, not as installed", f"{first.path}: {first.reason}{more}"
+    elif seen.version and as_numbers(seen.version) > as_numbers(VERSION):
+        reason = f"{reason}; a downgrade of the collection, from {seen.version} to {VERSION}"
+    elif seen.version and seen.version != VERSION:
+        reason = f"{reason}; from version {seen.version} to {VERSION}"
     steps = [step for one in outdated for step in undo.in_order(undo.restore_recorded(one, ""))]
     steps += [make_step.file(path, texts[path], FILES, mode=program.mode(path)) for path in differing]
+    extra = [one.path for one in seen.findings if one.wanted == program_check.ABSENT]
+    steps += [make_step.file(path, None, FILES) for path in extra]
     steps.append(make_step.program(program.folder, "\n".join(program.files), options.python, FILES))
     if not runs:
         steps.append(make_step.link(LAUNCHER, program.link, FILES))
     in_order = tuple(step._replace(phase=FILES, order=FIRST) for step in steps)
     return Change(NAME, FOLDER, "program", actual, program.name, reason, FOLDER, in_order)
+
+
+def as_numbers(version: str) -> list[int]:
+    """A version as something that can be compared: 0.10.0 is later than 0.9.1."""
+    return [int(part) for part in re.findall("[0-9]+", version.partition("-")[0])]
 
 
 def link_change(seen: Observation, path: str) -> t.Optional[Change]:

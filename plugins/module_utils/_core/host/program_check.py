@@ -1,0 +1,153 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Whether the installed program is the one that was installed, file by file, what Python compiled of it included.
+
+Once all files of a release are there and compiled, their digests go into a file that only root may read or write. Who changes both
+as root is not seen here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import typing as t
+
+from ..constants import VERSION
+from ..model.systemd.agent_program import release_at
+from ..model.systemd.agent_units import RELEASES
+from ..model.values.records import NamedTuple
+from . import state
+from .files import Host
+
+ABSENT = "absent"
+IMPORTED = (".py", ".pyc", ".so")  # as importlib.machinery has them; a link may lead to a folder, which is a package
+DIGITS = 16  # of a digest, as it is shown; all are compared
+
+
+class Finding(NamedTuple):
+    """A file or folder that is not as it was installed; ``known`` is False where it could not be looked at."""
+
+    path: str
+    property: str
+    actual: str
+    wanted: str
+    reason: str
+    known: bool = True
+
+
+def record(host: Host, folder: str, names: t.Collection[str]) -> None:
+    """Record the digests of a release: of the files with these names, and of what Python compiled of them.
+
+    Without names, as where a tick compiles for another Python, sources keep the digests that they have: that vouches for none.
+    """
+    release = release_at(f"{folder}/")
+    if not release:
+        return
+    known = records(host)
+    kept = {name: row for name, row in known.items() if host.is_dir(f"{RELEASES}/{name}")}
+    before = kept.get(release, {"version": VERSION, "files": {}})
+    sources = {name: digest(host, f"{folder}/{name}") for name in names} or {
+        name: one for name, one in before["files"].items() if not name.endswith(".pyc")
+    }
+    stems = {stem(name) for name in sources}
+    compiled = {
+        name: digest(host, f"{folder}/{name}")
+        for name in files_in(host, folder)[0]
+        if name.endswith(".pyc") and stem(name) in stems
+    }
+    version = VERSION if names else before["version"]
+    kept[release] = {"version": version, "files": {name: one for name, one in {**sources, **compiled}.items() if one}}
+    if kept != known:
+        state.write_checked(host, state.PROGRAM, kept, spare=False)
+
+
+def records(host: Host) -> dict[str, dict[str, t.Any]]:
+    """What was recorded, by release: the collection's version, and the digests of files; empty where nothing can be read."""
+    found = state.checked(host, state.PROGRAM)
+    rows = found.items() if isinstance(found, dict) else ()
+    return {
+        name: row
+        for name, row in rows
+        if isinstance(row, dict) and isinstance(row.get("version"), str) and isinstance(row.get("files"), dict)
+    }
+
+
+def stem(name: str) -> str:
+    """A source without its suffix, also by the name of what Python compiles of it: folder/__pycache__/main.cpython-311.pyc."""
+    folder, dummy, file = name.replace("__pycache__/", "").rpartition("/")
+    return f"{folder}/{file.partition('.')[0]}"
+
+
+def files_in(host: Host, top: str) -> tuple[list[str], list[str]]:
+    """The files below a folder, by their paths from there, links among them; and the folders, itself among them. No link is followed."""
+    files: list[str] = []
+    folders = [""]
+    for inner in folders:  # The list grows in the loop.
+        below = host.folders(f"{top}/{inner}".rstrip("/"))
+        folders += [f"{inner}{name}/" for name in below]
+        files += [f"{inner}{name}" for name in host.names(f"{top}/{inner}".rstrip("/")) if name not in below]
+    return files, [f"{top}/{inner}".rstrip("/") for inner in folders]
+
+
+def digest(host: Host, path: str) -> t.Optional[str]:
+    """SHA-256 of a file; None for a link, and where it cannot be read."""
+    data = host.read_bytes(path, follow=False)
+    return None if data is None else hashlib.sha256(data).hexdigest()
+
+
+def findings(host: Host, release: str) -> list[Finding]:
+    """What differs in a release from what was recorded as it was installed."""
+    return host.unrecorded(lambda: looked_at(host, release))  # A converged tick reads none of these files.
+
+
+def looked_at(host: Host, release: str) -> list[Finding]:
+    """The same."""
+    top = f"{RELEASES}/{release}"
+    row = records(host).get(release)
+    if row is None:
+        why = host.why(state.PROGRAM) or "the release is not in it"
+        reason = f"{state.PROGRAM} does not say what was installed ({why})"
+        return [Finding(top, "program", "", release, reason, known=False)]
+    files, folders = files_in(host, top)
+    found = [
+        one for path in (*above(top), *folders, *(f"{top}/{name}" for name in files)) for one in opened(host, path)
+    ]
+    for name in sorted({*files, *row["files"]}):
+        path, wanted = f"{top}/{name}", row["files"].get(name)
+        actual = digest(host, path) if name in files else ABSENT
+        if wanted is None and not (name.endswith(IMPORTED) or host.link(path) is not None):
+            continue  # Python imports nothing of that name.
+        if wanted is None:
+            found.append(Finding(path, "file", "present", ABSENT, "is not part of the program, and may be run as root"))
+        elif actual is None and host.link(path) is None:
+            found.append(Finding(path, "content", "", shown(wanted), f"cannot be read: {host.why(path)}", known=False))
+        elif actual != wanted:
+            said = "a link" if actual is None else actual if actual == ABSENT else shown(actual)
+            found.append(Finding(path, "content", said, shown(wanted), "is not as it was installed"))
+    return found
+
+
+def above(path: str) -> list[str]:
+    """The folders above a path, the outermost first."""
+    parts = path.split("/")
+    return ["/".join(parts[:depth]) or "/" for depth in range(1, len(parts))]
+
+
+def opened(host: Host, path: str) -> list[Finding]:
+    """What root runs only root may change: a finding where another user can."""
+    owner, mode = host.owner(path), host.mode(path)
+    found = []
+    if owner not in (None, 0, os.geteuid()):
+        found.append(Finding(path, "owner", f"user {owner}", "root", f"root runs what is there: chown root {path}"))
+    if mode is not None and mode & 0o022 and host.link(path) is None:
+        closed = f"{mode & ~0o022:04o}"
+        found.append(Finding(path, "mode", f"{mode:04o}", closed, f"root runs what is there: chmod go-w {path}"))
+    return found
+
+
+def shown(digest_of_file: str) -> str:
+    """A digest, shortened."""
+    return f"sha256 {digest_of_file[:DIGITS]}"
