@@ -119,6 +119,13 @@ status:
       type: dict
       returned: always
       sample: null
+    program:
+      description:
+        - Whether the agent's program is the one that was installed, file by file, looked at now. Its C(as_installed) is V(null) where
+          nothing says what was installed. V(null) where no program is installed.
+      type: dict
+      returned: always
+      sample: {release: 0f3a5c7e9b21, as_installed: true, differing: []}
 report:
   description: The same as C(corral status) prints it, with a picture of the CPUs.
   returned: success

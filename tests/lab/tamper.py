@@ -9,15 +9,19 @@ one line more; with cgroup v1 what systemd itself started meanwhile does not cou
 mended says the place itself: the kernel's file, the mount, the unit. Timer and path unit start no tick meanwhile: one that
 found the node's lock taken while we look would be the one that our own start joins, and would mend nothing.
 
+At last the program itself is changed, which no tick mends.
+
 With the argument audit, in that mode: ticks report it all, and each place stays as it was left.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import typing as t
@@ -190,6 +194,59 @@ def in_sync() -> bool:
     return drift() == (0, [])
 
 
+def program_files() -> tuple[str, str]:
+    """A source of the program that runs, and what Python compiled of it."""
+    release = os.path.dirname(os.path.realpath("/usr/libexec/corral/corral"))
+    folder = f"{release}/_core/managers"
+    compiled = next(name for name in os.listdir(f"{folder}/__pycache__") if name.startswith("memory.cpython-"))
+    return f"{folder}/memory.py", f"{folder}/__pycache__/{compiled}"
+
+
+def sha(path: str) -> str:
+    """A file's digest, as an item shows it."""
+    with open(path, "rb") as file:
+        return f"sha256 {hashlib.sha256(file.read()).hexdigest()[:16]}"
+
+
+def tampered_program() -> list[str]:
+    """The program that root runs is changed in every way: each is an item, no tick mends it; what was not as it must be."""
+    source, compiled = program_files()
+    planted = f"{os.path.dirname(os.path.dirname(source))}/zipapp.py"
+    before = {path: sha(path) for path in (source, compiled)}
+    for path in before:
+        shutil.copy2(path, f"/root/{os.path.basename(path)}")
+    times = os.stat(compiled)
+    with open(source, "a", encoding="utf-8") as file:
+        file.write("# changed by hand\n")
+    with open(compiled, "r+b") as binary:  # as long as it was, and with its time: Python takes it
+        binary.seek(-1, os.SEEK_END)
+        binary.write(b"!")
+    os.utime(compiled, ns=(times.st_atime_ns, times.st_mtime_ns))
+    with open(planted, "w", encoding="utf-8") as file:
+        file.write("raise SystemExit(1)\n")
+    os.chmod(source, 0o666)
+    expected = sorted(
+        [
+            (source, "mode", "0666", "0644", source),
+            (source, "content", sha(source), before[source], source),
+            (compiled, "content", sha(compiled), before[compiled], compiled),
+            (planted, "file", "present", "absent", planted),
+        ]
+    )
+    code, items = drift()
+    found = sorted(shown(item) for item in items)
+    wrong = [] if (code, found) == (2, expected) else [f"program: exit {code}, items {found}, expected {expected}"]
+    run("systemctl", "start", SERVICE, code=None)
+    if sha(source) == before[source] or not os.path.exists(planted):
+        wrong.append("a tick has changed the program")
+    os.unlink(planted)
+    for path in before:
+        shutil.copy2(f"/root/{os.path.basename(path)}", path)
+    if (left := drift()) != (0, []):
+        wrong.append(f"once the program is as it was: {left}")
+    return wrong
+
+
 def audit() -> int:
     """Tamper in mode audit; what the next ticks do to it."""
     before = {one.location: held(one.location) for one in AUDITED}
@@ -221,6 +278,7 @@ def main(words: list[str]) -> int:
         wrong = [line for together in groups for line in tamper(together, told)]
         if (left := drift()) != (0, []):
             wrong.append(f"after the last tick: {left}")
+        wrong += tampered_program()
     print("\n".join(wrong) or f"{sum(map(len, groups))} tamperings: each was one item, and one tick mended it")
     return 1 if wrong else 0
 

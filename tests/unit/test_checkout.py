@@ -220,6 +220,7 @@ BESIDE_HOST = {
     "host/thread_masks.py",  # within a step, of threads that a look does not know
     "cli/command_output.py",
     "cli/commands.py",
+    "cli/profile_file.py",
     "cli/node_commands.py",
     "cli/diff_command.py",  # files that its user names
     "host/command.py",

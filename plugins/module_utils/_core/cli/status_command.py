@@ -12,7 +12,7 @@ import sys
 import typing as t
 
 from ..constants import DIFFERS, ERROR, IN_SYNC
-from ..host import state
+from ..host import program_check, state
 from ..host.files import Host
 from ..model.values.errors import refusal
 from ..pipeline import planning
@@ -47,8 +47,8 @@ def why_no_status(host: Host) -> str:
 
 
 def status_data(host: Host, status: dict[str, t.Any]) -> dict[str, t.Any]:
-    """status.json, and the last passes of garbage collection: what ``corral status --json`` prints."""
-    return {**status, "gc": state.read_json(host, state.GC_STATUS)}
+    """status.json, the last passes of garbage collection, and the program now: what ``corral status --json`` prints."""
+    return {**status, "gc": state.read_json(host, state.GC_STATUS), "program": program_check.installed(host)}
 
 
 def show_tenants(host: Host, args: argparse.Namespace) -> int:

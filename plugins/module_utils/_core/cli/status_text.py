@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import pause_file
+from ..host import pause_file, program_check
 from ..host.files import Host
 from ..model.plan.context import Context
 from ..model.plan.plan import change_from_dict
@@ -61,6 +61,9 @@ def summary_lines(host: Host, status: dict[str, t.Any]) -> list[str]:
         rows.append(f"last change {change_text.moment(last['time'])}: {count}")
     if status.get("exclusive"):
         rows.append(f"exclusive CPUs: {status['exclusive']}")
+    program = program_check.installed(host)
+    if program is not None and not program["as_installed"]:
+        rows.append(program_check.sentence(program))
     return rows
 
 

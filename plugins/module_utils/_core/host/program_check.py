@@ -17,10 +17,14 @@ import typing as t
 
 from ..constants import VERSION
 from ..model.systemd.agent_program import release_at
-from ..model.systemd.agent_units import RELEASES
+from ..model.systemd.agent_units import FOLDER, LAUNCHER, RELEASES
+from ..model.values.listing import listed
 from ..model.values.records import NamedTuple
 from . import state
 from .files import Host
+
+if t.TYPE_CHECKING:
+    from ..model.status.json_shapes import InstalledProgram
 
 ABSENT = "absent"
 IMPORTED = (".py", ".pyc", ".so")  # as importlib.machinery has them; a link may lead to a folder, which is a package
@@ -134,6 +138,30 @@ def above(path: str) -> list[str]:
     """The folders above a path, the outermost first."""
     parts = path.split("/")
     return ["/".join(parts[:depth]) or "/" for depth in range(1, len(parts))]
+
+
+def running_release(host: Host) -> str:
+    """The release to which the launcher's link leads; "" where it leads to none."""
+    link = host.unrecorded(lambda: host.link(LAUNCHER)) or ""
+    return release_at(link if link.startswith("/") else f"{FOLDER}/{link}")
+
+
+def installed(host: Host) -> t.Optional[InstalledProgram]:
+    """Whether the program that runs is the one that was installed; None where none is installed."""
+    release = running_release(host)
+    if not release:
+        return None
+    found = findings(host, release)
+    known = all(one.known for one in found)
+    differing = list(dict.fromkeys(one.path for one in found if one.known))
+    return {"release": release, "as_installed": False if differing else True if known else None, "differing": differing}
+
+
+def sentence(program: InstalledProgram) -> str:
+    """The same on one line."""
+    if program["as_installed"] is None:
+        return f"program {program['release']}: not known whether it is as it was installed (root can look; else roll it out again)"
+    return f"program {program['release']}: NOT as it was installed: {listed(program['differing'])}: roll the agent out again"
 
 
 def opened(host: Host, path: str) -> list[Finding]:

@@ -127,7 +127,7 @@ def plan(
     links = wanted_links()
     if core is None:
         part = decide(units, links, None, options, observe(host, units, links, trigger))
-        release = running_release(host, host.link(LAUNCHER))
+        release = program_check.running_release(host)
         found = program_check.findings(host, release) if release else []
         return part._replace(changes=(*part.changes, *map(finding_change, found)))
     refuse_others(host)

@@ -240,10 +240,19 @@ class Status(t.TypedDict):
     tenants: t.Optional[list[Tenant]]
 
 
+class InstalledProgram(t.TypedDict):
+    """The agent's program, compared with what was recorded as it was installed."""
+
+    release: str
+    as_installed: t.Optional[bool]
+    differing: list[str]
+
+
 class NodeStatus(Status):
     """What ``corral status --json`` prints, and ``status`` of the module ``status_info``."""
 
     gc: t.Optional[GcStatus]
+    program: t.Optional[InstalledProgram]
 
 
 class Plan(t.TypedDict):
