@@ -3,43 +3,75 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A machine in a file: a tar of what was read of it, from which every decision can be replayed elsewhere."""
+"""A machine in a file: a tar of what was read of it, from which every decision can be replayed elsewhere (recorded_tree.py)."""
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
+import secrets
 import tarfile
 import typing as t
 
+from . import kept_in_snapshot
 from .files import Host
 from .recorded_tree import LINK_LIMIT
 
 
 def write(host: Host, target: str) -> int:
-    """Write what ``host`` (made with ``record=True``) has read to a compressed tar; returns the number of entries."""
+    """Write what ``host`` (made with ``record=True``) has read to a compressed tar; returns the number of entries.
+
+    Only its owner can read it (0600). It takes the place of a file or a link at ``target``, which is not followed, once it is
+    complete; after an error nothing is left of it.
+    """
+    folder, name = os.path.split(target)
+    temporary = os.path.join(folder, f".{name[:200]}.{secrets.token_hex(8)}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
+        try:
+            with gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) as packed:
+                count = fill(host, packed)
+            file.flush()
+            os.rename(temporary, target)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    return count
+
+
+def fill(host: Host, file: gzip.GzipFile) -> int:
+    """Write what was read as a tar; returns the number of entries."""
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        return add(host, archive)
+
+
+def add(host: Host, archive: tarfile.TarFile) -> int:
+    """Add what was read; returns the number of entries."""
     seen, host.recorded = sorted(host.seen), None
     links: dict[str, str] = {}
     reals = {resolved(host, path, links) for path in seen}
     count = 0
-    with tarfile.open(target, "w:gz") as archive:
-        for path, text in sorted(links.items()):
-            entry = tarfile.TarInfo(path.lstrip("/"))
-            entry.type, entry.linkname = tarfile.SYMTYPE, text
+    for path, text in sorted(links.items()):
+        entry = tarfile.TarInfo(path.lstrip("/"))
+        entry.type, entry.linkname = tarfile.SYMTYPE, text
+        archive.addfile(entry)
+        count += 1
+    for path in sorted(real for real in reals if real and real not in links):
+        entry = tarfile.TarInfo(path.lstrip("/"))
+        entry.mode = host.mode(path) or 0
+        entry.mtime = int(host.modified(path) or 0)
+        if host.is_dir(path):
+            entry.type = tarfile.DIRTYPE
             archive.addfile(entry)
-            count += 1
-        for path in sorted(real for real in reals if real and real not in links):
-            entry = tarfile.TarInfo(path.lstrip("/"))
-            if host.is_dir(path):
-                entry.type, entry.mode = tarfile.DIRTYPE, 0o755
-                archive.addfile(entry)
-            else:
-                data = host.read_bytes(path)
-                if data is None:
-                    continue
-                entry.size = len(data)
-                archive.addfile(entry, io.BytesIO(data))
-            count += 1
+        else:
+            data = host.read_bytes(path)
+            if data is None:
+                continue
+            data = kept_in_snapshot.kept(path, data)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+        count += 1
     return count
 
 
