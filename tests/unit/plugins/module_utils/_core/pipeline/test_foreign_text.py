@@ -14,8 +14,11 @@ import node
 import processes
 import pytest
 import runs
+from _core.host import cgroup, conmon, node_hooks, process, systemd
 from _core.host.command import Command
-from _core.model.plan.plan import Change, Outcome, Part, Plan
+from _core.model.plan import make_step
+from _core.model.plan.plan import FILES, Change, Outcome, Part, Plan
+from _core.model.systemd.agent_units import METRICS_DIR
 from _core.model.values.errors import CorralError, Problem
 from _core.reports import change_text
 
@@ -85,6 +88,7 @@ def make_hostile(fake: node.Node, bad: str) -> None:
 def test_no_output_has_a_control_character_of_others(
     bad: str, fake: node.Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (fake.root / METRICS_DIR[1:]).mkdir(parents=True, exist_ok=True)
     rolled = runs.converged(fake, with_agent=True)
     capsys.readouterr()
     make_hostile(rolled, bad)
@@ -101,16 +105,18 @@ def test_no_output_has_a_control_character_of_others(
         ["kubelet"],
         ["devices"],
     ):
-        for more in ([], ["--json"]):
+        for more in ([], ["--json"], *([["--html"]] if words == ["status"] else [])):
             try:
                 runs.command(rolled.host(), *words, *more)
             except CorralError as error:
                 assert raw(str(error)) == []
             said = capsys.readouterr()
             assert raw(said.out + said.err) == [], words
-            if more and said.out:
+            if more == ["--json"] and said.out:
                 assert unprintable(json.loads(said.out)) == [], words
-    for path in Path(rolled.root, "run/corral").rglob("*"):
+    written = [*Path(rolled.root, "run/corral").rglob("*"), *Path(rolled.root, METRICS_DIR[1:]).iterdir()]
+    assert {"status.json", "pools.env", "corral.prom"} <= {path.name for path in written}
+    for path in written:
         if path.is_file():
             text = path.read_text(encoding="utf-8", errors="surrogateescape")
             assert raw(text) == [], path
@@ -120,6 +126,28 @@ def test_no_output_has_a_control_character_of_others(
         sum("\\x" in text or "\\u" in text or "\\n" in text or "\\r" in text for text in change_text.lines(found)) >= 4
     )
     assert raw("\n".join(change_text.lines(found))) == []
+
+
+def test_what_programs_say_is_on_one_line(bad: str, fake: node.Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hook, systemd, the lines of a journal, an HTTP server, the monitor of a container, a process that has a mount."""
+    host = fake.host()
+    monkeypatch.setattr(host, "_run", lambda argv, seconds: Command(1, f"{bad}\n{bad}", f"{bad}\n<0>{bad}"))
+    failed = host.run("systemctl")
+    said = [
+        systemd.complaint(failed.err, failed.out),
+        node_hooks.run_hook(host, make_step.hook("/usr/sbin/drainer", "drain", FILES)),
+        node_hooks.last_lines(host, "a.service"),
+    ]
+    put(fake, "/proc/77/cmdline", f"conmon\0-c\0{'ab' * 32}\0-n\0{bad}\0")
+    for path, text in processes.files(77, "conmon").items():
+        put(fake, path, text)
+    said += [one.name for one in conmon.monitors(host)]
+    for path, text in processes.files(78, bad).items():
+        put(fake, path, text)
+    put(fake, f"{TOP}/x/cgroup.procs", "78\n")
+    said += [*cgroup.processes_shown(host, f"{TOP}/x"), process.name(host, "78")]
+    assert len(said) == 6
+    assert [text for text in said if not text.isprintable() or text.startswith("<0>")] == []
 
 
 def test_values_that_are_shown_hold_no_control_character(bad: str) -> None:
