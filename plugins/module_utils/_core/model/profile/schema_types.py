@@ -378,7 +378,7 @@ def _container_label(value: object) -> str:
     key, equals, value_of = text.partition("=")
     if equals and "*" in value_of and _CONTAINER_LABEL.fullmatch(key):
         raise ValueError(f"is compared as it is, * is no pattern in a label: write {key} for any value of it")
-    if not _CONTAINER_LABEL.fullmatch(text):
+    if not _CONTAINER_LABEL.fullmatch(text) or not text.isprintable():
         raise ValueError("is not a label, KEY or KEY=VALUE: write it as in app=batch")
     return text
 
