@@ -19,6 +19,7 @@ from ..host.files import Host
 from ..model.profile import profile
 from ..model.topology import topology
 from ..model.values.errors import CorralError, refusal
+from ..model.values.printable_text import printable
 from ..pipeline import declared_profile
 from ..reports import data_diff
 from . import command_output
@@ -42,7 +43,8 @@ def do_diff(dummy_host: Host, args: argparse.Namespace) -> int:
         ):  # Nothing differs between two folders that are no machines.
             raise refusal("shows no CPU: give the folder of a machine, which holds proc, sys and etc", path=path)
     found = data_diff.differences(sides[0][1], sides[1][1])
-    data = {"before": args.before, "after": args.after, "differences": [one._asdict() for one in found]}
+    names = printable(args.before), printable(args.after)
+    data = {"before": names[0], "after": names[1], "differences": [one._asdict() for one in found]}
     command_output.show(args, data, data_diff.lines(found) or ["nothing differs"])
     return DIFFERS if found else IN_SYNC
 

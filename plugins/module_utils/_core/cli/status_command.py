@@ -48,7 +48,7 @@ def why_no_status(host: Host) -> str:
 
 def status_data(host: Host, status: dict[str, t.Any]) -> dict[str, t.Any]:
     """status.json, the last passes of garbage collection, and the program now: what ``corral status --json`` prints."""
-    return {**status, "gc": state.read_json(host, state.GC_STATUS), "program": program_check.installed(host)}
+    return {**status, "gc": state.read_published(host, state.GC_STATUS), "program": program_check.installed(host)}
 
 
 def show_tenants(host: Host, args: argparse.Namespace) -> int:

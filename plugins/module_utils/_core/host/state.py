@@ -15,6 +15,7 @@ import zlib
 
 from ..model.plan import undo
 from ..model.plan.undo import Original
+from ..model.values.printable_text import printable_data
 from ..model.values.records import NamedTuple
 from . import lock
 from .files import Host
@@ -81,6 +82,14 @@ def read_json(host: Host, path: str) -> t.Any:
     try:
         return json.loads(host.read(path, follow=False) or "null")
     except (ValueError, RecursionError):
+        return None
+
+
+def read_published(host: Host, path: str) -> t.Any:
+    """The same, printable, for what is shown as it is: in a copy of a node's files it may be anybody's."""
+    try:
+        return printable_data(read_json(host, path))
+    except RecursionError:
         return None
 
 

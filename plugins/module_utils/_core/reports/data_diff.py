@@ -11,6 +11,7 @@ import json
 import typing as t
 
 from ..model.values import cpuset
+from ..model.values.printable_text import printable_fields
 from ..model.values.records import NamedTuple
 from . import value_text
 
@@ -20,6 +21,7 @@ MOMENTS = frozenset({"time", "since", "age", "seconds", "last_in_sync", "schema"
 NAMES = ("host", "name", "id", "subject", "path", "file")
 
 
+@printable_fields("path", "before", "after")
 class Difference(NamedTuple):
     """A value that is not the same; None: there is none."""
 

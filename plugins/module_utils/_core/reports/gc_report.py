@@ -17,7 +17,7 @@ from .text_table import aligned
 
 def lines(host: Host) -> list[str]:
     """The last passes of garbage collection; empty where no pass was made. What they left undone is drift."""
-    status = state.read_json(host, state.GC_STATUS)
+    status = state.read_published(host, state.GC_STATUS)
     if status is None:
         return []
     try:

@@ -57,7 +57,7 @@ LARGEST = 2**40  # the largest of its numbers; a larger one is no time
 
 def last_status(host: Host) -> dict[str, t.Any]:
     """The status that was published last; empty where there is none, or where it is not as Corral writes it."""
-    status = state.read_json(host, state.STATUS)
+    status = state.read_published(host, state.STATUS)
     return t.cast("dict[str, t.Any]", status) if built_as(status, BUILT_UPON) else {}
 
 

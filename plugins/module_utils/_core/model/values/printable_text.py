@@ -32,6 +32,15 @@ def printable_lines(text: str) -> str:
     return "".join(char if char in "\n\t" else printable(char) for char in text)
 
 
+def printable_data(data: t.Any) -> t.Any:
+    """The same for each text in plain data (JSON may have any character as an escape)."""
+    if isinstance(data, dict):
+        return {printable(key): printable_data(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [printable_data(value) for value in data]
+    return printable(data) if isinstance(data, str) else data
+
+
 def printable_fields(*names: str, escape: t.Callable[[str], str] = printable) -> t.Callable[[Tuple], Tuple]:
     """The decorator of a named tuple whose fields of these names hold printable text alone, whatever it is made of.
 

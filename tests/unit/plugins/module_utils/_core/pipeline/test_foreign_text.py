@@ -128,6 +128,37 @@ def test_no_output_has_a_control_character_of_others(
     assert raw("\n".join(change_text.lines(found))) == []
 
 
+def with_text(data: t.Any, bad: str) -> t.Any:
+    """Some data with this at the end of each text that is no fixed word."""
+    if isinstance(data, dict):
+        return {key: with_text(value, bad) for key, value in data.items()}
+    if isinstance(data, list):
+        return [with_text(value, bad) for value in data]
+    return f"{data}{bad}" if isinstance(data, str) else data
+
+
+def test_files_that_are_handed_over_are_shown_without_control_characters(
+    bad: str, fake: node.Node, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A status in a copy of a node's files, and files that are compared."""
+    rolled = runs.converged(fake, with_agent=True)
+    rolled.put("/proc/sys/kernel/pid_max", "77\n")
+    runs.tick(rolled.host())
+    status = json.loads(rolled.get("/run/corral/status.json"))
+    put(rolled, "/run/corral/status.json", json.dumps({**with_text(status, bad), "error": bad}))
+    sides = [tmp_path / name for name in ("before.json", "after.json")]
+    for side, value in zip(sides, (bad, f"{bad}{bad}")):
+        side.write_text(json.dumps({bad: value, "a": [{"name": bad, "x": value}]}), encoding="utf-8")
+    capsys.readouterr()
+    for words in (["status"], ["status", "--html"], ["diff", *map(str, sides)]):
+        runs.command(rolled.host(), *words)
+        said = capsys.readouterr().out
+        assert (raw(said), bool(said)) == ([], True), words
+    for words in (["status", "--json"], ["diff", "--json", *map(str, sides)]):
+        runs.command(rolled.host(), *words)
+        assert unprintable(json.loads(capsys.readouterr().out)) == []
+
+
 def test_what_programs_say_is_on_one_line(bad: str, fake: node.Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hook, systemd, the lines of a journal, an HTTP server, the monitor of a container, a process that has a mount."""
     host = fake.host()
