@@ -45,6 +45,9 @@ UNITS = {
     "b.service": "[Service]\nExecStart=/usr/local/bin/spin b\n",
     "batch@.service": "[Service]\nExecStart=/usr/local/bin/spin batch-%i\n",
 }
+FALSE_NAMES = ("kubelet", "kubelet", "k3s-server", "conmon", "conmon", "kubelite")
+FORGED = "\x1b[2J\n<0>f0rged"  # a process has at most 15 characters
+NOBODY = 65534
 BATCH = "batch@a\\x2db"
 BATCH_SLICE = "corral_batch:batch\\x40a\\x2db.slice"
 NIGHT_SLICE = "corral_night:batch\\x40a\\x2db.slice"
@@ -178,6 +181,52 @@ def unmanaged_units() -> None:
     wait("by-hand can go", by_hand_is_gone)
     run("systemctl", "stop", "rogue.slice")
     in_sync()
+
+
+def false_names() -> None:
+    """A user's processes have the names of a kubelet, of k3s, of a monitor, and one of control characters: the plan is as before, and
+    no line is forged.
+    """
+    questions = (("drift", "--json"), ("kubelet",))
+    before = [run("corral", *words, code=None) for words in questions]
+    for number, name in enumerate(FALSE_NAMES):
+        call_process(f"false{number}", f"user-{NOBODY}.slice" if number % 2 else "system.slice", name)
+    tick()
+    expect("the plan and the kubelet", [run("corral", *words, code=None) for words in questions], before)
+    call_process("forger", "-.slice", FORGED)
+    tick()
+    for words in (("status",), ("drift",), ("plan",), ("drift", "--json")):
+        said = run("corral", *words, code=None)
+        expect(f"corral {words[0]} names it", "f0rged" in said, True)
+        expect("lines with control characters", [line for line in said.split("\n") if not line.isprintable()], [])
+    entries = run("journalctl", "-b", "-u", "corral-reconcile.service", "-o", "json", "--no-pager").splitlines()
+    rows = [row for row in map(json.loads, entries) if "f0rged" in str(row["MESSAGE"])]
+    expect("the journal names it", bool(rows), True)
+    expect(
+        "its lines of highest priority, and those that are bytes",
+        [row for row in rows if row["PRIORITY"] < "4" or not isinstance(row["MESSAGE"], str)],
+        [],
+    )
+    run("systemctl", "stop", "forger", *(f"false{number}" for number in range(len(FALSE_NAMES))))
+    in_sync()
+
+
+def call_process(unit: str, slice_name: str, name: str) -> None:
+    """A process of the user nobody that calls itself so, in a service of its own (prctl(2), PR_SET_NAME)."""
+    script = f"import ctypes, time; ctypes.CDLL(None).prctl(15, {name.encode()!r}); time.sleep(100000)"
+    words = ("-c", "ab" * 32, "-n", "held", "-p", "/etc/passwd")  # as conmon has them
+    run(
+        "systemd-run",
+        "--quiet",
+        f"--unit={unit}",
+        f"--slice={slice_name}",
+        "--uid=nobody",
+        "python3",
+        "-c",
+        script,
+        *words,
+    )
+    wait(f"{unit} has its name", lambda: read(f"/proc/{main_pid(f'{unit}.service')}/comm") == name.strip())
 
 
 def by_hand_is_gone() -> bool:
@@ -468,6 +517,7 @@ STEPS = (
     ran_before,
     two_of_them,
     unmanaged_units,
+    false_names,
     confined,
     on_demand,
     leaves,
