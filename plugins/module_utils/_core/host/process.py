@@ -33,15 +33,11 @@ def of_system(host: Host, pid: str) -> bool:
     a password, so its control group counts as well. The owner of /proc/PID would not do: it is root for each process that may not be
     dumped (proc(5)). A process in a container has a PID in each of its PID namespaces (NSpid:).
     """
-    ids, pids = (fields(host, pid, key) for key in ("Uid:", "NSpid:"))
+    lines = (host.lines(f"/proc/{pid}/status", "id:") or "").splitlines()  # Those beside them change all the time.
+    fields = {words[0]: words[1:] for words in map(str.split, lines)}
     groups = host.read(f"/proc/{pid}/cgroup") or ""
-    return set(ids) == {"0"} and len(pids) <= 1 and bool(groups) and not any(map(of_others, groups.split("/")))
-
-
-def fields(host: Host, pid: str, key: str) -> list[str]:
-    """The fields of a line of /proc/PID/status; the lines beside it change all the time."""
-    lines = (host.lines(f"/proc/{pid}/status", key) or "").splitlines()
-    return next((line.split()[1:] for line in lines if line.startswith(key)), [])
+    is_roots = set(fields.get("Uid:", ())) == {"0"} and len(fields.get("NSpid:", ())) <= 1
+    return is_roots and bool(groups) and not any(map(of_others, groups.split("/")))
 
 
 def of_others(group: str) -> bool:
