@@ -100,6 +100,7 @@ class Worker:
         program = program_text().encode()
         self.first = f"{len(program)}\n".encode() + program
         self.until = 0.0
+        self.patience = 0.1
 
     @property
     def streams(self) -> tuple[t.Any, ...]:
@@ -110,8 +111,11 @@ class Worker:
         """The answer to a request. Raises ServiceError; then there is no further answer."""
         self.until = time.monotonic() + timeout + (START_SECONDS if self.first else 0.0)
         first, self.first = self.first, b""
+        self.patience = 0.1  # A process that did not answer as it should is not waited for.
         self.write(first + json.dumps(request).encode() + b"\n")
-        return answer_of(self.lines())
+        answer = answer_of(self.lines())
+        self.patience = END_SECONDS
+        return answer
 
     def write(self, data: bytes) -> None:
         """Send bytes. Raises ServiceError."""
@@ -168,7 +172,7 @@ class Worker:
 
         t.cast("t.IO[bytes]", self.process.stdin).close()
         try:
-            self.process.wait(END_SECONDS if not self.first else 0.1)
+            self.process.wait(self.patience)
         except subprocess.TimeoutExpired:
             self.host.run("systemctl", "stop", self.unit, timeout=2 * END_SECONDS)
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -58,6 +58,7 @@ class Observation(NamedTuple):
     pruners: tuple[tuple[str, str], ...]
     unknown_users: tuple[str, ...]
     agent: bool
+    metrics: str
 
 
 def plan(host: Host, context: Context) -> Part:
@@ -78,6 +79,7 @@ def observe(host: Host, context: Context, gc: GC) -> Observation:
         tuple(other_gc.pruners(host)),
         tuple(user for user in gc.users if accounts.user_id(host, None, user) is None),
         host.exists(agent_units.LAUNCHER),
+        agent_units.metrics_dir(state.read_json(host, state.AGENT)),
     )
 
 
@@ -107,7 +109,7 @@ def item(row: object) -> t.Optional[Change]:
 
 def decide(context: Context, gc: GC, seen: Observation) -> Part:
     """The changes of the units, and the items of the passes."""
-    changes = pass_timer.changes(context, OWN, gc_units.units(gc), gc_units.period(gc), seen.passes)
+    changes = pass_timer.changes(context, OWN, gc_units.units(gc, seen.metrics), gc_units.period(gc), seen.passes)
     problems = [
         Problem(f"gc.users[{gc.users.index(user)}]", user, "this node has no such user: make the account first")
         for user in seen.unknown_users

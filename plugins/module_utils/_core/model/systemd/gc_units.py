@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from ..profile.profile_gc import GC
-from .agent_units import LAUNCHER
+from .agent_units import LAUNCHER, METRICS_DIR
 from .pass_units import timer_text
 from .unit_file import HEADER
 
@@ -21,16 +21,17 @@ def period(gc: GC) -> int:
     return min(part.interval for part in (gc.images, gc.containers) if part is not None)
 
 
-def units(gc: GC) -> dict[str, str]:
-    """The text of each unit, by name."""
+def units(gc: GC, metrics: str = METRICS_DIR) -> dict[str, str]:
+    """The text of each unit, by name. ``metrics`` is the folder for metrics ("": none)."""
     seconds = period(gc)
+    run, folder = f"{LAUNCHER} gc --tick", f" -{metrics}" if metrics else ""
     return {
         TIMER: timer_text("collect images and dead containers", seconds, seconds),
-        SERVICE: HEADER + SERVICE_TEXT.format(run=f"{LAUNCHER} gc --tick"),
+        SERVICE: HEADER + SERVICE_TEXT.format(run=run, metrics=folder, memory=512 + 128 * len(gc.users)),
     }
 
 
-# Podman does not work inside a hardened unit: this one is no more than root, at the lowest priority.
+# Podman does not work inside a hardened unit: it has units of its own (podman_unit.py), which systemd makes for this one.
 SERVICE_TEXT = """\
 [Unit]
 Description=Corral: remove images and dead containers that the profile does not keep
@@ -50,12 +51,39 @@ KillMode=mixed
 TimeoutStopSec=200
 LogLevelMax=notice
 Slice=system.slice
+# What users' Podmans may answer, and a pass over 10,000 images.
+MemoryMax={memory}M
+TasksMax=64
 UMask=0077
 CPUSchedulingPolicy=idle
 IOSchedulingClass=idle
 CPUWeight=idle
+StateDirectory=corral
+StateDirectoryMode=0700
+ProtectSystem=strict
+# All of /run: /run/corral may have to be made. Then the folder for metrics.
+ReadWritePaths=/run{metrics}
+# Root's storage may lie there: its file system is measured.
+ProtectHome=read-only
+PrivateTmp=yes
+PrivateDevices=yes
+NoNewPrivileges=yes
+PrivateNetwork=yes
+# systemd is asked through sockets.
+RestrictAddressFamilies=AF_UNIX
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
 LockPersonality=yes
+MemoryDenyWriteExecute=yes
 ProtectClock=yes
+ProtectControlGroups=yes
 ProtectHostname=yes
 ProtectKernelLogs=yes
+ProtectKernelModules=yes
+ProtectKernelTunables=yes
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+# The folder for metrics is another user's.
+CapabilityBoundingSet=CAP_DAC_OVERRIDE
 """

@@ -9,6 +9,7 @@ import re
 
 import pytest
 from _core.host import kubelet_unit, node_hooks
+from _core.model.profile.profile_gc import GC, ContainerGC
 from _core.model.systemd import agent_units, gc_units, workload_units
 from _core.model.systemd.agent_units import BOOT, SERVICE, SERVICES, SLICE, TIMER, Options
 from shared_data import REPOSITORY
@@ -60,3 +61,11 @@ def test_systemd_ends_no_way_back_whose_steps_still_take_their_time() -> None:
     hooks = 2 * node_hooks.HOOK_SECONDS  # drain, resume
     steps = hooks + 2 * kubelet_unit.START_SECONDS + node_hooks.HEALTH_SECONDS + node_hooks.READY_SECONDS
     assert limit == "infinity" or float(limit) > steps
+
+
+def test_a_pass_of_garbage_collection_is_confined_since_podman_runs_elsewhere() -> None:
+    gc = GC(None, ContainerGC(0, 1, -1, "all", 60, False, (), ()), ("alice", "bob"))
+    lines = gc_units.units(gc, "/srv/metrics")[gc_units.SERVICE].splitlines()
+    assert {"MemoryMax=768M", "TasksMax=64", "NoNewPrivileges=yes", "ProtectSystem=strict"} <= set(lines)
+    assert "ReadWritePaths=/run -/srv/metrics" in lines
+    assert "ReadWritePaths=/run" in gc_units.units(gc, "")[gc_units.SERVICE].splitlines()
