@@ -23,6 +23,8 @@ VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){2}", re.ASCII)
 # The lists of containerEdits, which have mappings, but for env.
 LISTS = ("env", "deviceNodes", "mounts", "hooks", "netDevices")
 ENV = re.compile(r"[^=]+=", re.ASCII)
+MOST_VALUES = 100_000  # with all aliases (*) of YAML written out, as JSON has to
+MOST_LEVELS = 50
 
 
 class SpecDevice(NamedTuple):
@@ -40,6 +42,7 @@ class SpecDevice(NamedTuple):
 def parse(data: object, path: str) -> list[SpecDevice]:
     """The devices of a spec's data. Raises CorralError that names the file and the field."""
     spec = _of(dict, data, path, "the spec")
+    _check_json(spec, path)
     version = _of(str, spec.get("cdiVersion"), path, "cdiVersion")
     if not VERSION.fullmatch(version):
         raise refusal("cdiVersion is not a version: generate the spec again", path=path, value=version)
@@ -60,6 +63,29 @@ def parse(data: object, path: str) -> list[SpecDevice]:
         texts = (json.dumps(edits, sort_keys=True, default=str) for edits in (own, whole) if edits)
         found[name] = SpecDevice(kind, name, paths, (version, *texts))
     return list(found.values())
+
+
+def _check_json(spec: dict[str, t.Any], path: str) -> None:
+    """Refuse what JSON cannot say, which has to pass the edits on: other keys than text, a value in itself, and YAML that stands for too much."""
+    level: list[t.Any] = [spec]
+    count = 0
+    for dummy in range(MOST_LEVELS):
+        if not level:
+            return
+        inner: list[t.Any] = []
+        for one in level:
+            if isinstance(one, dict):
+                odd = next((key for key in one if not isinstance(key, str)), None)
+                if odd is not None or None in one:
+                    raise refusal("has a key that is not text: generate the spec again", path=path, value=str(odd))
+                inner += one.values()
+            elif isinstance(one, (list, tuple, set)):
+                inner += one
+            count += 1
+            if count + len(inner) > MOST_VALUES:
+                raise refusal(f"stands for more than {MOST_VALUES} values: generate the spec again", path=path)
+        level = inner
+    raise refusal(f"has more than {MOST_LEVELS} lists and mappings in each other: generate the spec again", path=path)
 
 
 def _edits(row: dict[str, t.Any], path: str, at: str) -> dict[str, t.Any]:

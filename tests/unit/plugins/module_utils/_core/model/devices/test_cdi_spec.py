@@ -10,6 +10,7 @@ import typing as t
 from datetime import date
 
 import pytest
+import yaml
 from _core.model.devices import cdi_spec
 from _core.model.values.errors import CorralError
 
@@ -89,3 +90,23 @@ def test_what_is_no_spec_is_named_with_its_field(data: object, part: str) -> Non
     assert line.startswith("/etc/cdi/a.json: ")
     assert part in line
     assert "\n" not in line
+
+
+@pytest.mark.parametrize(
+    ("edits", "part"),
+    [
+        ("{hooks: [{1: a, b: c}]}", "1: has a key that is not text"),
+        ("{hooks: [{~: a, b: c}]}", "None: has a key that is not text"),
+        ("{hooks: [{2026-01-02: a}]}", "2026-01-02: has a key that is not text"),
+        ("{hooks: [&a {args: [*a]}]}", "more than 50 lists and mappings in each other"),
+        (f"{{hooks: [{'{args: [' * 40}1{']}' * 40}]}}", "more than 50 lists and mappings in each other"),
+        (
+            "{a: &a [" + "1, " * 99 + "1], b: &b [" + "*a, " * 99 + "*a], hooks: [{args: [" + "*b, " * 99 + "*b]}]}",
+            "stands for more than 100000 values",
+        ),
+    ],
+)
+def test_edits_that_json_cannot_say_are_refused(edits: str, part: str) -> None:
+    text = f"{{cdiVersion: 0.6.0, kind: vendor.com/gpu, containerEdits: {edits}, devices: [{{name: a}}]}}"
+    with pytest.raises(CorralError, match=part):
+        cdi_spec.parse(yaml.safe_load(text), "/etc/cdi/a.yaml")
