@@ -5,7 +5,7 @@
 """The fuzzer: hostile inputs for everything that Corral reads; exit code 1 if one did what none may do.
 
 fuzz.py --seed SEED --count INPUTS-OF-EACH-TARGET | --seconds SECONDS [--only TARGET,TARGET], or --replay FILE.
-The inputs of a seed are always the same ones; without one it is chosen, and printed.
+The inputs of a seed are always the same ones; without one it is chosen, and printed. Ctrl-C ends a run with its figures.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import argparse
 import importlib
 import os
 import secrets
+import signal
 import sys
 
 import setup
@@ -45,6 +46,7 @@ def main(arguments: list[str]) -> int:
         parser.error(f"no target {', '.join(unknown)}; the targets are {', '.join(engine.targets())}")
     seed = args.seed or secrets.token_hex(4)
     print(f"seed {seed}", flush=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     count = int(args.count or (0 if args.seconds else 1000))
     wanted = engine.Wanted(names, seed, count, float(args.seconds or 0), os.cpu_count() or 1)
     found = engine.run(wanted, str(CACHE))

@@ -193,6 +193,8 @@ def first_difference(one: Outcome, other: Outcome) -> str:
 
 def work(jobs: t.Any, results: t.Any, seed: str, cache: str, at: t.Any) -> None:
     """A worker's process: takes blocks of numbers until there are none. ``at`` is the number that it tries now, and its target's."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *dummy: sys.exit(0))
     worker = Worker()
     names = sorted(worker.known)
     limited = False
@@ -293,28 +295,37 @@ def run(wanted: Wanted, cache: str) -> dict[str, Report]:
         next_of[name] += count
         return True
 
-    for dummy in range(wanted.workers):
-        begin()
-    open_jobs = sum(feed() for dummy in range(2 * wanted.workers))
-    while open_jobs:
+    def take() -> bool:
+        """Take the result of a block, if there is one, or see to a process that died. Whether a block is done with."""
         try:
             name, count, depths, findings = results.get(timeout=1)
         except queue.Empty:
-            for process, at in [row for row in running if not row[0].is_alive()]:
-                running.remove((process, at))
-                open_jobs -= 1
-                if at[0] >= 0:
-                    died = Finding(order[at[0]], at[1], "died", f"exit code {process.exitcode}")
-                    found[died.target].findings.append(died)
-                begin()
-                open_jobs += feed()
-            continue
-        open_jobs -= 1
+            dead = next((row for row in running if not row[0].is_alive()), None)
+            if dead is None:
+                return False
+            running.remove(dead)
+            process, at = dead
+            if at[0] >= 0:
+                died = Finding(order[at[0]], at[1], "died", f"exit code {process.exitcode}")
+                found[died.target].findings.append(died)
+            begin()
+            return True
         report = found[name]
         for depth, times in depths.items():
             report.depths[depth] = report.depths.get(depth, 0) + times
         found[name] = Report(report.inputs + count, report.depths, report.findings + findings)
-        open_jobs += feed()
+        return True
+
+    for dummy in range(wanted.workers):
+        begin()
+    open_jobs = sum(feed() for dummy in range(2 * wanted.workers))
+    try:
+        while open_jobs:
+            if take():
+                open_jobs += feed() - 1
+    except KeyboardInterrupt:
+        for process, dummy in running:
+            process.terminate()
     for dummy in running:
         jobs.put(None)
     for process, dummy in running:

@@ -8,11 +8,13 @@ from __future__ import annotations
 import copy
 import json
 import random
+import time
 import typing as t
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import controller_plugins
+import jinja2
 import mutation
 import test_fleet_report
 from fuzz_target import Outcome, Target
@@ -44,7 +46,18 @@ class Page(HTMLParser):
             self.foreign = f"<{tag} {attrs}>"
 
 
+def form_of(name: str) -> t.Callable[[t.Any], str]:
+    """A template as Ansible renders it, read once."""
+    environment = test_fleet_report.AsAnsible(undefined=jinja2.StrictUndefined, trim_blocks=True)
+    environment.filters["strftime"] = lambda form, moment, utc: time.strftime(form, time.gmtime(moment))
+    template = environment.from_string((test_fleet_report.TEMPLATES / f"fleet.{name}.j2").read_text(encoding="utf-8"))
+    return lambda report: "".join(map(str, template.generate(__corral_report={**report, "time": 0})))
+
+
 class Results(Target):
+    def prepare(self) -> None:
+        self.forms = {name: form_of(name) for name in ("html", "md", "xml")}
+
     def make(self, chance: random.Random) -> t.Any:
         hosts = {f"n{number}": copy.deepcopy(chance.choice(SEEDS)) for number in range(chance.choice((1, 2, 5)))}
         agents: dict[str, t.Any] = {
@@ -70,7 +83,7 @@ class Results(Target):
         hosts, agents, form = json.loads(data[0]), json.loads(data[1]), data[2]
         plan = controller_plugins.load("filter.rollout_plan").rollout_plan(hosts, agents)
         report = controller_plugins.load("filter.fleet_report").fleet_report(hosts, agents)
-        page = test_fleet_report.drawn(report, form)
+        page = self.forms[form](report)
         json.dumps(report)
         shown = ["\n".join(plan["lines"]), "\n".join(report["lines"]), page, *texts_in(plan["refused"])]
         verdicts = {host["verdict"] for host in report["hosts"].values()}
