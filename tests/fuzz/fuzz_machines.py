@@ -15,7 +15,7 @@ from pathlib import Path
 
 import mutation
 import trees
-from fuzz_target import Outcome, Shown, Target, command
+from fuzz_target import Outcome, Shown, Target, command, foreign_element
 from shared_data import REPOSITORY
 
 PROFILES = [str(REPOSITORY / "examples" / name) for name in ("edge.yml", "workloads.yml", "devices.yml")]
@@ -64,9 +64,13 @@ def build(root: Path) -> None:
         file.write_text(f"{text}\n")
 
 
-def outcome(shown: Shown) -> Outcome:
+def outcome(shown: Shown, words: t.Sequence[str]) -> Outcome:
     """A refusal is one of a command that printed nothing."""
-    return Outcome("refused" if shown.code == 1 and not shown.out else "answered", (shown.out, shown.err))
+    return Outcome(
+        "refused" if shown.code == 1 and not shown.out else "answered",
+        (shown.out, shown.err),
+        foreign_element(words, shown.out),
+    )
 
 
 class RecordedTree(Target):
@@ -92,7 +96,7 @@ class RecordedTree(Target):
     def run(self, data: t.Any) -> Outcome:
         changes, words = data
         with mutation.Changed(self.root, changes):
-            return outcome(command(*words, "--root", str(self.root)))
+            return outcome(command(*words, "--root", str(self.root)), words)
 
 
 Member = tuple[
@@ -199,7 +203,7 @@ class Snapshots(Target):
     def run(self, data: t.Any) -> Outcome:
         (kind, seed, packed), words = data
         self.file.write_bytes(self.content(kind, seed, packed))
-        return outcome(command(*words, "--root", str(self.file)))
+        return outcome(command(*words, "--root", str(self.file)), words)
 
 
 TARGETS = {"recorded-tree": RecordedTree, "snapshot": Snapshots}

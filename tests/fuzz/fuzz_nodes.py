@@ -25,7 +25,7 @@ from _core.host.command import Command
 from _core.model.profile import profile
 from _core.pipeline import applying, locked_run
 from fake_podman import Service
-from fuzz_target import Outcome, Shown, Target, called, command
+from fuzz_target import Outcome, Shown, Target, called, command, foreign_element
 from fuzz_texts import SPEC
 from shared_data import REPOSITORY
 
@@ -48,6 +48,17 @@ OWN = [path[1:] for path in (
 )]  # fmt: skip
 # Each has a second copy; without both a node cannot know that all is as declared. What else is lost is found again, or is only shown.
 NEEDED = (state.BEFORE[1:], state.CHECKPOINT[1:])
+
+MOMENT = {"since": 1_700_000_000, "seconds": 86400, "boot_id": "first", "uptime": 5000.0}
+# What the node has not, as it would be.
+ABSENT: dict[str, t.Any] = {
+    state.PAUSE[1:]: {"user": "alice", "uid": 1000, "reason": "a disk", **MOMENT},
+    state.UNCONFIRMED[1:]: {
+        "name": "edge", "hash": "0a1b2c3d4e5f", **MOMENT, "before": None, "origins": {}, "failed": False, "command": ["/usr/bin/true"], "passed": [],
+    },
+    state.REJECTED[1:]: [["0a1b2c3d4e5f", "edge", 1_700_000_000, "not confirmed within 120 s"]],
+    state.ADMITTED[1:]: [{"name": "guest", "match": {"unit": "guest.service"}, "requests": {"cpu": 1}, "hold": "declared"}],
+}  # fmt: skip
 
 
 def still() -> None:
@@ -124,7 +135,7 @@ class OnNode(Target):
 
     def judged(self, shown: Shown, words: t.Sequence[str], dummy: t.Any) -> Outcome:
         depth = "refused" if shown.code is None else f"exit code {shown.code}"
-        return Outcome(f"{words[0]}: {depth}", (shown.out, shown.err))
+        return Outcome(f"{words[0]}: {depth}", (shown.out, shown.err), foreign_element(words, shown.out))
 
 
 def is_json(data: bytes) -> bool:
@@ -143,6 +154,14 @@ class OwnState(OnNode):
     def change(self, chance: random.Random) -> mutation.Change:
         path = chance.choice(self.files if chance.random() < 0.8 else OWN)
         file = self.fake.root / path
+        if path in ABSENT and not file.exists() and chance.random() < 0.9:
+            data = mutation.mutated_data(chance, ABSENT[path])
+            stored = {"version": state.VERSION, "checksum": state.checksum(data), "data": data}
+            return (
+                path,
+                "bytes",
+                json.dumps(data if path == state.REJECTED[1:] and chance.random() < 0.5 else stored).encode(),
+            )
         if chance.random() < 0.5 and file.is_file() and is_json(file.read_bytes()):
             stored = json.loads(file.read_bytes())
             stored = mutation.mutated_data(chance, stored)
@@ -169,8 +188,10 @@ class OwnState(OnNode):
         twin = self.fake.clone(twin_root)
         with mutation.Changed(twin.root, changes):
             shown = called(lambda: runs.tick(twin.host()))
+            published = [twin.get(path) for path in state.PUBLISHED if os.path.isfile(twin.root / path[1:])]
         shutil.rmtree(f"{twin_root}.aside", ignore_errors=True)
-        return self.judged(shown, ("tick",), changes)
+        found = self.judged(shown, ("tick",), changes)
+        return found._replace(said=(*found.said, *published))
 
     def judged(self, shown: Shown, words: t.Sequence[str], changes: t.Any) -> Outcome:
         found = super().judged(shown, words, changes)

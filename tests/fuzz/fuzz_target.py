@@ -85,3 +85,9 @@ def called(function: t.Callable[[], int]) -> Shown:
         except OSError as error:
             return Shown(None, both()[0], f"{error.filename or 'the node'}: {error.strerror or error}")
     return Shown(code, *both())
+
+
+def foreign_element(words: t.Sequence[str], page: str) -> str:
+    """What is wrong with a page or a drawing into which foreign text brought an element; "" if nothing is, or if it is no page."""
+    is_page = "--html" in words or "--svg" in words
+    return "an element of foreign text" if is_page and ("<script>alert" in page or "<img src=x>" in page) else ""
