@@ -107,8 +107,12 @@ def _paths(row: dict[str, t.Any], path: str, at: str) -> tuple[str, ...]:
         where = f"{at}.containerEdits.deviceNodes[{number}]"
         inside = _of(str, node.get("path"), path, f"{where}.path")
         host_path = _of(str, node.get("hostPath") or inside, path, f"{where}.hostPath")
-        if not host_path.startswith("/"):
-            raise refusal(f"{where} has no absolute path: generate the spec again", path=path, value=host_path)
+        if not host_path.startswith("/") or not host_path.isprintable():
+            raise refusal(
+                f"{where} has no absolute path of printable characters: generate the spec again",
+                path=path,
+                value=host_path,
+            )
         paths.append(host_path)
     return tuple(paths)
 

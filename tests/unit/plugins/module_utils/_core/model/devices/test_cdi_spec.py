@@ -80,6 +80,10 @@ def test_devices_with_what_a_container_gets_by_them() -> None:
         (spec({"name": "0", "containerEdits": {"mounts": {}}}, {"name": "0"}), "declared twice"),
         (spec({"name": "0", "containerEdits": {"mounts": "/"}}), "devices[0].containerEdits.mounts is not a list"),
         (spec(node(hostPath="/dev/a")), "devices[0].containerEdits.deviceNodes[0].path is not text"),
+        (
+            spec(node(path="/dev/a\x1b[2J")),
+            "/dev/a\\x1b[2J: devices[0].containerEdits.deviceNodes[0] has no absolute path of",
+        ),
         (spec(node(path="dev/a")), "dev/a: devices[0].containerEdits.deviceNodes[0] has no absolute path"),
     ],
 )
