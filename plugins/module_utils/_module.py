@@ -16,7 +16,7 @@ from ansible.module_utils.basic import AnsibleModule
 from . import _core_files  # before the core: it decides from where the core is imported
 from ._core import main
 from ._core.constants import SCHEMA
-from ._core.host import pause_file, preflight, recorded_tree, state, unconfirmed_file
+from ._core.host import pause_file, preflight, recorded_tree, state, trusted_program, unconfirmed_file
 from ._core.host.discovery import sysfs
 from ._core.host.files import Host
 from ._core.managers import agent_install, declaration, registry
@@ -341,6 +341,9 @@ def agent_options(module: AnsibleModule, host: Host) -> Options:
         raise refusal("seconds from 1 to 86400", path="interval", value=options.interval)
     if not host.exists(options.python) or not re.fullmatch(r"/[A-Za-z0-9/._+-]+", options.python):
         raise refusal("an absolute path of a Python on this node, without blanks", path="python", value=options.python)
+    dummy, why = trusted_program.why_not(host, [options.python])
+    if why:
+        raise refusal(f"root would run it, and {why}; or name another Python", path="python", value=options.python)
     if folder:
         agent_install.check_metrics_dir(host, folder)
     return options

@@ -40,6 +40,7 @@ options:
   python:
     description:
       - The Python that runs the agent. The default is the installed agent's Python, else the Python that runs this module.
+        Only root may be able to change it, the folders above it and what links lead to.
     type: path
   metrics_dir:
     description:

@@ -13,6 +13,8 @@ import errno
 import glob
 import json
 import os
+import re
+import shutil
 import sys
 import typing as t
 
@@ -45,13 +47,14 @@ while True:
     signal.sigwait([signal.SIGUSR1])
 """
 CHECKS = "/usr/local/bin/tty-ok"
-SICK, HANGS, ASKED = "/run/sick", "/run/hangs", "/run/asked"
+SICK, HANGS = "/run/sick", "/run/hangs"
+ASKED = "/dev/shm/corral-asked"  # a user that exists for one run can write in few folders
 # Healthy but for the devices that these files name; it writes down what it was asked, and where it ran.
 CHECKS_TEXT = f"""#!/bin/sh
 has() {{ [ -e "$1" ] && [ "$(cat "$1")" = "$device" ]; }}
 device=$1
-{{ echo "$*"; echo "$CORRAL_DEVICE"; echo "$CORRAL_FILES"; cat /proc/self/cgroup; grep Cpus_allowed_list /proc/self/status; }} >{ASKED}-new
-mv {ASKED}-new {ASKED}
+{{ echo "$*"; echo "$CORRAL_DEVICE"; echo "$CORRAL_FILES"; cat /proc/self/cgroup
+   grep -e Cpus_allowed_list -e Uid: -e CapBnd: /proc/self/status; }} >{ASKED}-$$
 has {HANGS} && sleep 1000
 echo "asked about $device"
 printf 'it is \\007 sick\\n'
@@ -264,15 +267,74 @@ def checked() -> None:
                 "one has two devices, and not that one", (len(opened("one")[0]), device in opened("one")[0]), (2, False)
             )
         os.remove(path)
-    words, asked, files, group, mask = read(ASKED).splitlines()
-    expect("its words, environment and file", (asked, files), (words, words))
-    expect("its slice", group.endswith(":/system.slice/corral-device-checks.service"), True)
-    expect("its CPUs", cpus(mask.split()[-1]) <= {0, 1}, True)
+    forget_asked()
     shown = json.loads(run("corral", "devices", "--check", "--json"))
     expect(
         "all are healthy", [one["id"] for row in shown["resources"] for one in row["devices"] if not one["healthy"]], []
     )
     wait("a pass has found it healthy", lambda: tick()["in_sync"])
+    words, asked, files, group, uid, bound, mask = read(glob.glob(f"{ASKED}-*")[0]).splitlines()
+    expect("its words, environment and file", (asked, files), (words, words))
+    expect("a unit of its own", bool(re.search(r":/system\.slice/run-[^/]+\.service$", group)), True)
+    expect("its CPUs", cpus(mask.split()[-1]) <= {0, 1}, True)
+    # The users of systemd.exec(5), DynamicUser=.
+    expect("a user of its own", {61184 <= int(one) <= 65519 for one in uid.split()[1:]}, {True})
+    expect("what it could be allowed", int(bound.split()[1], 16), 0)
+    forget_asked()
+
+
+def forget_asked() -> None:
+    """Remove what the checks have written down."""
+    for path in glob.glob(f"{ASKED}-*"):
+        os.remove(path)
+
+
+def changeable() -> None:
+    """A check that others than root can change after the rollout is not run: its devices are unhealthy until that is mended."""
+    others, link = "/srv/others", f"{CHECKS}-moved"
+    os.makedirs(others, exist_ok=True)
+    shutil.copy(CHECKS, f"{others}/tty-ok")
+    os.chown(others, 65534, -1)
+    for change, mend, command in (
+        (lambda: os.chmod(CHECKS, 0o777), lambda: os.chmod(CHECKS, 0o755), f"chmod go-w {CHECKS}"),
+        (
+            lambda: (os.rename(CHECKS, link), os.symlink(f"{others}/tty-ok", CHECKS)),
+            lambda: os.replace(link, CHECKS),
+            f"chown root: {others}",
+        ),
+    ):
+        forget_asked()
+        change()
+        rows = json.loads(run("corral", "devices", "--check", "--json"))["resources"][0]["devices"]
+        expect("no device is healthy", [one["id"] for one in rows if one["healthy"]], [])
+        named(json.dumps(rows), command)
+        expect("it was not run", glob.glob(f"{ASKED}-*"), [])
+        mend()
+        rows = json.loads(run("corral", "devices", "--check", "--json"))["resources"][0]["devices"]
+        expect("all are healthy", [one["id"] for one in rows if not one["healthy"]], [])
+        expect("it was run", len(glob.glob(f"{ASKED}-*")), len(rows))
+    shutil.rmtree(others)
+    forget_asked()
+    wait("the node is in sync", lambda: tick()["in_sync"])
+
+
+# The most that systemd-analyze(1) may say of each unit of Corral's, as docs/maintenance.md has it.
+EXPOSED = {
+    "corral-reconcile.service": 3.5,
+    "corral-boot.service": 3.5,
+    "corral-confirm.service": 3.5,
+    "corral-device-checks.service": 3.5,
+    "corral-grant@one.service": 3.5,
+}
+
+
+def exposures() -> None:
+    """Corral's units bear what they can: systemd's own measure of each."""
+    for unit, most in EXPOSED.items():
+        said = run("systemd-analyze", "security", "--no-pager", unit)
+        (level,) = re.findall(r"Overall exposure level for [^:]+: ([0-9.]+)", said)
+        print(f"{unit}: exposure {level}")
+        expect(f"the exposure of {unit} ({level}) is at most {most}", float(level) <= most, True)
 
 
 def driver_of(address: str) -> tuple[str, str]:
@@ -449,7 +511,21 @@ def after_reboot() -> None:
     os.remove("/root/had")
 
 
-STEPS = (given, refused, container, pod, quadlet_pod, unplugged, checked, drivers, lost_files, tenants, pod_has_ended)
+STEPS = (
+    given,
+    refused,
+    container,
+    pod,
+    quadlet_pod,
+    unplugged,
+    checked,
+    changeable,
+    exposures,
+    drivers,
+    lost_files,
+    tenants,
+    pod_has_ended,
+)
 # Not in make test; the machine's own steps come between them (molecule/devices/converge.yml).
 LATER = (quadlet, out_of_the_machine, back_in_the_machine, after_reboot)
 

@@ -137,6 +137,15 @@ class NodeHost(Host):
         text = file.read_text().strip() if path.startswith("/dev/") and file.is_file() else ""
         return self.tell(text if text.startswith(("char/", "block/")) else None, "device", path)
 
+    def permissions(self, path: str) -> tuple[int, int] | None:
+        """All is root's, whoever runs the tests, but for what the node says of a path: mode and owner."""
+        found = super().permissions(path)
+        if found is None:
+            return None
+        kind, own = stat.S_IFMT(found[0]), found[0] & 0o7755
+        mode, owner = self.node.others.get(path, (own, 0))
+        return self.tell((kind | mode, owner), "permissions", path)
+
     def is_claimed(self, path: str) -> bool:
         claimed = path in self.node.claimed or path in self.node.open_files()
         return self.tell(claimed, "is_claimed", path)
@@ -198,6 +207,7 @@ class Node:
         self.claimed: set[str] = set()  # device files that are in use so that no other can have them
         self.pci = FakePci(self.root)
         self.pci.open_files = self.open_files
+        self.others: dict[str, tuple[int, int]] = {}  # mode and owner of what others than root can change, by path
         self.programs: dict[str, t.Callable[..., Command]] = {}  # by path; what a user's own programs answer
         self.runs: dict[str, Run] = {}  # of services, by unit
         self.holders: dict[str, str] = {}  # units that hold grants, and their INVOCATION_ID

@@ -253,6 +253,26 @@ class Host:
             owner = None
         return self.tell(owner, "owner", path)
 
+    def permissions(self, path: str) -> t.Optional[tuple[int, int]]:
+        """The mode of what is there, its type included, and its owner; links are not followed. None where nothing is."""
+        try:
+            found = os.lstat(self.at(path))
+        except (OSError, ValueError):
+            return self.tell(None, "permissions", path)
+        return self.tell((found.st_mode, found.st_uid), "permissions", path)
+
+    def first_line(self, path: str) -> str:
+        """What follows #! in a program, as the kernel reads it (execve(2)); "" where it does not begin so, or cannot be read."""
+        try:
+            file = os.open(self.at(path), READ_FLAGS)
+        except (OSError, ValueError):
+            return self.tell("", "first_line", path)
+        try:
+            data = os.read(file, 256) if stat.S_ISREG(os.fstat(file).st_mode) else b""
+        finally:
+            os.close(file)
+        return self.tell(os.fsdecode(data[2:].split(b"\n")[0]) if data.startswith(b"#!") else "", "first_line", path)
+
     def modified(self, path: str) -> t.Optional[float]:
         """When a file was written last, links followed, in epoch seconds; None where there is none."""
         try:
@@ -287,13 +307,6 @@ class Host:
         """
         try:
             return os.stat(self.at(path)).st_nlink
-        except OSError:
-            return None
-
-    def owner(self, path: str) -> t.Optional[int]:
-        """The user id of what is there; None where nothing is. It is part of other questions, and is not kept."""
-        try:
-            return os.stat(self.at(path)).st_uid
         except OSError:
             return None
 
@@ -475,17 +488,6 @@ class Host:
         from .command import Command, run_command
 
         return run_command(argv, timeout) if self.live else Command(127, "", f"{argv[0]}: a tree runs nothing")
-
-    def run_foreign(self, argv: t.Sequence[str], timeout: float, variables: t.Mapping[str, str]) -> Command:
-        """Run a command of the user's, whatever it prints (command.py)."""
-        self.commands.append(tuple(argv))
-        if self._run is not None:
-            return self._run(argv, timeout)
-        from .command import Command, run_foreign
-
-        if self.live:
-            return run_foreign(argv, timeout, variables)
-        return Command(127, "", f"{argv[0]}: a tree runs nothing")
 
     def ask(
         self, address: str, port: int, path: str, timeout: float = 5.0, tls: t.Optional[Tls] = None, longest: int = 4096

@@ -11,7 +11,7 @@ import time
 import typing as t
 
 from ..model.plan.plan import Step
-from . import cgroup, state, systemd
+from . import cgroup, foreign_program, state, systemd
 from .files import Host
 
 HOOK_SECONDS = 1800.0
@@ -38,7 +38,7 @@ def run_hook(host: Host, step: Step) -> str:
     if step.value == "drain":
         state.state_folder(host, state.STATE)
         host.write_file(state.DRAINED, f"{step.target}\n", state.PRIVATE)
-    answer = host.run_foreign([step.target, step.value or ""], HOOK_SECONDS, {})
+    answer = foreign_program.run(host, [step.target, step.value or ""], HOOK_SECONDS, {})
     said = systemd.complaint(answer.err, answer.out)[-500:]
     failed = f"{step.target} {step.value}: exit code {answer.code}: {said}" if answer.code else ""
     if step.value == "resume" and host.exists(state.DRAINED):

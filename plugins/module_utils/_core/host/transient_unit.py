@@ -17,9 +17,10 @@ def command_line(
 
     Its standard streams are those of the caller, its exit code is the command's (systemd-run(1), --pipe and --wait). systemd
     makes the processes, so they have neither the caller's control group nor its capabilities, mounts and limits; when the
-    command ends, systemd ends what it left behind.
+    command ends, systemd ends what it left behind. A dollar sign is doubled: systemd puts variables in (systemd.service(5)).
     """
     named = (f"--unit={unit}",) if unit else ()
     given = [f"--property={name}={value}" for name, value in properties.items()]
     given += [f"--setenv={name}={value}" for name, value in variables.items()]
-    return ("systemd-run", "--quiet", "--pipe", "--wait", "--collect", *named, *given, "--", *argv)
+    doubled = [word.replace("$", "$$") for word in argv[1:]]
+    return ("systemd-run", "--quiet", "--pipe", "--wait", "--collect", *named, *given, "--", argv[0], *doubled)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from ..host import state, unconfirmed_file
+from ..host import foreign_program, state, unconfirmed_file
 from ..host.files import Host
 from ..managers import agent_install, declaration, registry
 from ..model.plan.plan import Outcome
@@ -261,7 +261,7 @@ def awaiting_command(host: Host) -> t.Optional[Pending]:
 def run_command(host: Host, found: Pending) -> str:
     """Run the command of an unconfirmed profile: why it did not succeed, or "" if it did. The caller does not hold the lock."""
     seconds = min(float(COMMAND_SECONDS), max(unconfirmed_file.left(host, found), 1.0))
-    answer = host.run_foreign(found.command, seconds, {})
+    answer = foreign_program.run(host, found.command, seconds, {})
     return exit_text.why_failed(found.command[0], answer.code, answer.out, answer.err)
 
 

@@ -25,7 +25,7 @@ from ..model.profile.profile_workloads import RUNNING
 from ..model.topology.topology import Topology
 from ..model.values import cpuset
 from ..model.values.errors import CorralError, Problem
-from . import declared_profile
+from . import declared_profile, named_programs
 
 if t.TYPE_CHECKING:
     from ..model.cpu.pools import Pools
@@ -60,6 +60,8 @@ def compile_profile(
     problems = capacity_check.check_node(literal, topology, counts)
     if resolved:
         problems = [*resolved.problems, *map(resolved.as_declared, problems)]
+    if named_programs.names_any(declared):
+        problems += named_programs.problems(host, declared)
     if problems:
         raise CorralError(*problems)
     computed = pools.compute(literal, topology)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ..host import checked_devices, state
+from ..host import checked_devices, foreign_program, state
 from ..host.discovery import device_files
 from ..host.lock import Lock
 from ..model.devices import device_checks, inventory
@@ -136,7 +136,9 @@ def to_check(found: Inventory, resources: t.Sequence[Resource]) -> t.Iterator[tu
 def check_one(host: Host, resource: Resource, check: Check, device: Device) -> str:
     """Run the command for a device: why it is unhealthy, "" where it is healthy."""
     variables = device_checks.variables(resource.name, device)
-    ended = host.run_foreign([*check.command, device.id], check.timeout, variables)
+    ended = foreign_program.run(
+        host, [*check.command, device.id], check.timeout, variables, as_root=check.user == "root"
+    )
     return exit_text.why_failed(check.command[0], ended.code, ended.out, ended.err)
 
 

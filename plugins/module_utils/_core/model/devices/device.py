@@ -40,11 +40,15 @@ class Match(NamedTuple):
 
 
 class Check(NamedTuple):
-    """A command that tells whether a device is healthy: its path first, the seconds from one run to the next, and those it may take."""
+    """A command that tells whether a device is healthy: its path first, the seconds from one run to the next, and those it may take.
+
+    ``user`` is ``dynamic`` (one that exists for this run alone) or ``root``.
+    """
 
     command: tuple[str, ...]
     interval: int
     timeout: int
+    user: str = "dynamic"
 
 
 class Resource(NamedTuple):

@@ -24,8 +24,8 @@ def checked(resources: t.Iterable[Resource]) -> list[tuple[Resource, Check]]:
 
 
 def key_of(resource: str, device: str, check: Check) -> tuple[str, str, str]:
-    """The key of a result: the resource, the id of the device, and the command, since another one has no result yet."""
-    return resource, device, f"{zlib.crc32(json.dumps(check.command).encode()):08x}"
+    """The key of a result: the resource, the id of the device, and the command with its user, since another one has no result yet."""
+    return resource, device, f"{zlib.crc32(json.dumps([check.command, check.user]).encode()):08x}"
 
 
 def variables(resource: str, device: Device) -> dict[str, str]:

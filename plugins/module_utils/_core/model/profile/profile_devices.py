@@ -128,7 +128,9 @@ def build(rows: t.Optional[t.Sequence[t.Mapping[str, t.Any]]]) -> tuple[Resource
 
 
 def _check(values: t.Optional[t.Mapping[str, t.Any]]) -> t.Optional[Check]:
-    return None if values is None else Check(tuple(values["command"]), values["interval"], values["timeout"])
+    if values is None:
+        return None
+    return Check(tuple(values["command"]), values["interval"], values["timeout"], values["user"])
 
 
 def to_data(resources: t.Iterable[Resource]) -> list[dict[str, t.Any]]:
@@ -147,5 +149,7 @@ def to_data(resources: t.Iterable[Resource]) -> list[dict[str, t.Any]]:
                 "interval": duration.text(one.check.interval),
                 "timeout": duration.text(one.check.timeout),
             }
+            if one.check.user != "dynamic":
+                row["check"]["user"] = one.check.user
         found.append(row)
     return found

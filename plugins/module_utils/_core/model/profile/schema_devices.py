@@ -236,9 +236,10 @@ KEYS: tuple[Key, ...] = (
     Key(
         "devices[].check.command",
         types.COMMAND_WORD,
-        "A command, as a list of words that no shell reads, with the absolute path of the program first. It runs as root, "
-        "for one device after the other, with the id of the device as its last argument. Exit code 0: the device is "
-        "healthy. It must change nothing: check mode runs it as well.",
+        "A command, as a list of words that no shell reads, with the absolute path of the program first. It runs in a unit of its "
+        "own, for one device after the other, with the id of the device as its last argument. Exit code 0: the device is "
+        "healthy. It must change nothing: check mode runs it as well. Only root may be able to change the program and what "
+        "absolute paths among the words lead to ([devices.md](devices.md#what-root-runs-only-root-may-change)).",
         example="[/usr/local/sbin/nic-ok]",
         many=LIST,
         required=True,
@@ -256,5 +257,13 @@ KEYS: tuple[Key, ...] = (
         "How long it may take for a device before it is killed and the device is unhealthy.",
         example="10s",
         default="5s",
+    ),
+    Key(
+        "devices[].check.user",
+        types.choice("dynamic", "root"),
+        "As whom it runs: as a user that exists for this run alone, without any right that other users lack, or as root, for a command "
+        "that opens what only root can.",
+        example="root",
+        default="dynamic",
     ),
 )

@@ -93,7 +93,8 @@ KEYS: tuple[Key, ...] = (
         HOOK,
         "The program that drains the node before a change that takes exclusive CPUs or NUMA memory away from pods: it is run with the "
         "argument `drain` before the kubelet stops, and with `resume` once it is healthy again. With `none` the change is made "
-        "without it. When it is left out such a change is refused while there are such pods.",
+        "without it. When it is left out such a change is refused while there are such pods. Only root may be able to change the program "
+        "([devices.md](devices.md#what-root-runs-only-root-may-change)).",
         example="/usr/local/sbin/drain-node",
     ),
     Key(

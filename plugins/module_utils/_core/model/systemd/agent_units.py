@@ -11,6 +11,7 @@ import re
 
 from ..profile.schema_types import AGENT_SLICE
 from ..values.records import NamedTuple
+from .confinement import STATE_PATHS, confined
 from .unit_file import HEADER
 
 FOLDER = "/usr/libexec/corral"
@@ -72,15 +73,19 @@ def units(options: Options) -> dict[str, str]:
     # -S: the tick needs the standard library alone, and site costs a quarter of its start-up. -B: see tick.compile_once.
     program = f"{options.python} -I -S -B {LAUNCHER}"
     run = f"{program} reconcile"
+    # The program is compiled once for a Python that is new.
+    paths = f"/etc/systemd /etc/sysctl.d {STATE_PATHS} -{FOLDER}"
+    paths += f" -{options.metrics_dir}" if options.metrics_dir else ""
     return {
         SLICE: HEADER + SLICE_TEXT,
         TIMER: HEADER + TIMER_TEXT.format(interval=options.interval),
-        SERVICE: HEADER
-        + SERVICE_TEXT.format(run=run, metrics=f" -{options.metrics_dir}" if options.metrics_dir else ""),
+        SERVICE: HEADER + SERVICE_TEXT.format(run=run) + confined(paths),
         PATH: HEADER + PATH_TEXT,
-        BOOT: HEADER + BOOT_TEXT.format(run=run),
+        BOOT: HEADER + BOOT_TEXT.format(run=run) + confined(paths) + BOOT_INSTALL_TEXT,
         CONFIRM_TIMER: HEADER + CONFIRM_TIMER_TEXT,
-        CONFIRM_SERVICE: HEADER + CONFIRM_SERVICE_TEXT.format(run=f"{program} confirm --tick"),
+        CONFIRM_SERVICE: HEADER
+        + CONFIRM_SERVICE_TEXT.format(run=f"{program} confirm --tick")
+        + confined(f"-{FOLDER}", system="yes", families="AF_UNIX AF_INET AF_INET6"),
     }
 
 
@@ -117,8 +122,6 @@ Unit=corral-reconcile.service
 WantedBy=paths.target
 """
 
-# Tried setting by setting: ProtectKernelTunables and ProtectControlGroups would break sysctl, hugepages and cgroup
-# writes. SYS_PTRACE reads the mounts of PID 1, DAC_OVERRIDE and SYS_RESOURCE write other users' limits.
 SERVICE_TEXT = """\
 [Unit]
 Description=Corral: keep the node as its profile declares
@@ -141,28 +144,6 @@ StateDirectory=corral
 StateDirectoryMode=0700
 RuntimeDirectory=corral
 RuntimeDirectoryPreserve=yes
-UMask=0077
-ProtectSystem=strict
-# All of /run: /run/cdi may have to be made, and who writes units in /run/systemd needs no other place there.
-# The last of Corral's: the program is compiled once for a Python that is new. Then the folder for metrics.
-ReadWritePaths=/etc/systemd /etc/sysctl.d /run -/etc/corral -/usr/libexec/corral{metrics}
-ProtectHome=yes
-PrivateTmp=yes
-NoNewPrivileges=yes
-# No network. Not by PrivateNetwork=: from systemd 254 on that hides the machine's interfaces in /sys, which are looked at.
-RestrictAddressFamilies=AF_UNIX
-RestrictNamespaces=yes
-RestrictRealtime=yes
-RestrictSUIDSGID=yes
-LockPersonality=yes
-MemoryDenyWriteExecute=yes
-ProtectClock=yes
-ProtectHostname=yes
-ProtectKernelLogs=yes
-ProtectKernelModules=yes
-SystemCallArchitectures=native
-SystemCallFilter=@system-service
-CapabilityBoundingSet=CAP_DAC_OVERRIDE CAP_SYS_RESOURCE CAP_SYS_PTRACE CAP_SYS_NICE
 """
 
 BOOT_TEXT = """\
@@ -182,9 +163,8 @@ SuccessExitStatus=2
 TimeoutStartSec=300
 LogLevelMax=notice
 Slice=corralagent.slice
-UMask=0077
-NoNewPrivileges=yes
-RestrictAddressFamilies=AF_UNIX
+"""
+BOOT_INSTALL_TEXT = """\
 
 [Install]
 WantedBy=basic.target
@@ -206,8 +186,8 @@ AccuracySec=100ms
 WantedBy=timers.target
 """
 
-# It may have to bring back all that a run has changed, Corral's own state included: it is no more confined than a run. The
-# command by which a profile is confirmed may need the network.
+# It may have to bring back all that a run has changed: a kubelet's files lie anywhere but below /usr, and the wait for the kubelet
+# asks it and its API server.
 CONFIRM_SERVICE_TEXT = """\
 [Unit]
 Description=Corral: go back to the profile before one that was not confirmed
@@ -221,6 +201,4 @@ SuccessExitStatus=2 SIGTERM
 TimeoutStartSec=infinity
 LogLevelMax=notice
 Slice=corralagent.slice
-UMask=0077
-NoNewPrivileges=yes
 """

@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .agent_units import LAUNCHER
+from .confinement import STATE_PATHS, confined
 from .pass_units import timer_text
 from .unit_file import HEADER
 
@@ -30,12 +31,12 @@ def units(checks: t.Collection[Check]) -> dict[str, str]:
     seconds = period(checks)
     return {
         TIMER: timer_text("check the health of devices", 1, seconds),
-        SERVICE: HEADER + SERVICE_TEXT.format(run=f"{LAUNCHER} devices --tick"),
+        SERVICE: HEADER + SERVICE_TEXT.format(run=f"{LAUNCHER} devices --tick") + confined(STATE_PATHS),
     }
 
 
 # Not in the agent's slice, which stops with the agent: a timer that fires then would start it again.
-# The commands may need devices, the network and whatever else: it is no more confined than a run.
+# The commands run in units of their own.
 SERVICE_TEXT = """\
 [Unit]
 Description=Corral: run the profile's commands for the health of devices
@@ -50,6 +51,4 @@ ExecStart={run}
 TimeoutStartSec=infinity
 LogLevelMax=notice
 Slice=system.slice
-UMask=0077
-NoNewPrivileges=yes
 """

@@ -14,6 +14,7 @@ from ..cpu.slices import described
 from ..profile.profile_workloads import RUNNING, slice_name
 from ..workload.resource_requirements import ResourceRequirements
 from .agent_units import BOOT, LAUNCHER
+from .confinement import STATE_PATHS, confined
 from .unit_file import HEADER, unit_text
 from .unit_property import ETC
 
@@ -84,7 +85,8 @@ def grant_unit_text() -> str:
     the workload included, and gives the grant back after its stop. A refusal is no failure of the workload itself, so
     Restart= does not try again and again.
     """
-    return HEADER + GRANT_TEXT.format(corral=LAUNCHER)
+    # What containers are given stands in a CDI spec.
+    return HEADER + GRANT_TEXT.format(corral=LAUNCHER) + confined(f"/etc/systemd {STATE_PATHS}")
 
 
 GRANT_TEXT = """\
@@ -104,5 +106,4 @@ SuccessExitStatus=2
 TimeoutStartSec=180
 TimeoutStopSec=180
 Slice=system.slice
-UMask=0077
 """

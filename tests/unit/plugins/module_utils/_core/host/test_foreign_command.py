@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from _core.host.command import TAIL, run_foreign
-from _core.host.files import Host
 from _core.model.values import exit_text
 
 
@@ -33,7 +32,7 @@ def reason(path: str, seconds: float = 20) -> str:
 
 def test_it_finds_the_device_as_an_argument_and_in_its_environment(tmp_path: Path) -> None:
     path = script(tmp_path, 'echo "$# $1 $CORRAL_RESOURCE $LC_ALL $HOME"; read line || echo "no input"')
-    answer = Host("/").run_foreign([path, "a b;c"], 20, {"CORRAL_RESOURCE": "example.com/nic"})
+    answer = run_foreign([path, "a b;c"], 20, {"CORRAL_RESOURCE": "example.com/nic"})
     assert answer == (0, "1 a b;c example.com/nic C \nno input\n", "")
 
 

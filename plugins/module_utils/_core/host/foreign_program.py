@@ -1,0 +1,82 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Runs a program that a profile names, in a unit of its own, if only root could have changed that program."""
+
+from __future__ import annotations
+
+import typing as t
+
+from . import transient_unit, trusted_program
+from .command import ENVIRONMENT, Command, run_foreign
+
+if t.TYPE_CHECKING:
+    from .files import Host
+
+SYSTEMD_SECONDS = 60.0  # what systemd may take, however busy the machine is
+PROPERTIES = {
+    "Slice": "system.slice",
+    "UMask": "0022",
+    "TasksMax": "512",
+    "MemoryMax": "1G",
+    # At once, with all that it started, when its time is up or its first process has ended.
+    "KillSignal": "SIGKILL",
+    # Its exit code is the caller's to report: systemd's own lines would be several for each run.
+    "LogLevelMax": "err",
+    # How it ended, in a line after all that it printed (systemd.exec(5), "Environment Variables Set on the Service").
+    "ExecStopPost": '/usr/bin/printf "\\n${SERVICE_RESULT} ${EXIT_CODE} ${EXIT_STATUS}"',
+}
+# A user that exists for this run alone, who writes to a /tmp of its own, and reads and opens what each user may.
+UNPRIVILEGED = {"DynamicUser": "yes", "ProtectHome": "yes", "CapabilityBoundingSet": ""}
+
+
+def run(
+    host: Host, argv: t.Sequence[str], timeout: float, variables: t.Mapping[str, str], *, as_root: bool = True
+) -> Command:
+    """Run a command in a transient service; the answer is as that of command.run_foreign(). Never raises."""
+    dummy, refused = trusted_program.why_not(host, argv)
+    if refused:
+        return Command(126, "", f"{argv[0]}: not run: {refused}")
+    if not host.runs_commands:
+        return host.run(*argv, timeout=timeout)
+    host.commands.append(tuple(argv))
+    if not host.is_dir("/run/systemd/system"):  # sd_booted(3)
+        return Command(126, "", f"{argv[0]}: not run: systemd does not run here, and would run it in a unit of its own")
+    if not host.exists(argv[0]):
+        return Command(127, "", f"{argv[0]}: not there")
+    properties = {
+        **PROPERTIES,
+        "Description": f"Corral: run {argv[0]}",
+        "RuntimeMaxSec": f"{timeout:g}s",
+        **({} if as_root else UNPRIVILEGED),
+    }
+    words = transient_unit.command_line(argv, properties, {**ENVIRONMENT, **variables})
+    return outcome(argv[0], timeout, run_foreign(words, timeout + SYSTEMD_SECONDS, {}))
+
+
+def outcome(program: str, timeout: float, answer: Command) -> Command:
+    """What systemd-run answered, as that of the program itself: how it ended stands in the last lines."""
+    if answer.code == 124:
+        return Command(124, "", f"{program}: no answer within {timeout:g} s")
+    output, dummy, last = answer.out.rpartition("\n")
+    result, how, status = [*last.split(" "), "", ""][:3]
+    if answer.err or how not in ("exited", "killed", "dumped"):
+        said = answer.err or answer.out.strip().rpartition("\n")[2]
+        return Command(126, "", f"{program}: systemd did not run it: {said or 'no reason given'}")
+    if result == "timeout":
+        return Command(124, "", f"{program}: no answer within {timeout:g} s")
+    if result == "oom-kill":
+        return Command(126, "", f"{program}: killed, as it needs more than {PROPERTIES['MemoryMax']} of memory")
+    if status == "203":  # EXIT_EXEC: systemd.exec(5), "Process Exit Codes"
+        said = "its user may not execute it, or a program that its first line names is not there"
+        return Command(126, "", f"{program}: {said}")
+    return Command(int(status) if status.isdecimal() else -signal_number(status), output, "")
+
+
+def signal_number(name: str) -> int:
+    """The number of a signal that systemd names without SIG."""
+    import signal
+
+    return int(getattr(signal, f"SIG{name}", signal.SIGKILL))

@@ -1,0 +1,94 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Whether only root can change a program that root runs, as cron(8), sshd(8) and sudo(8) ask before they use a file."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+import typing as t
+
+from ..model.values.printable_text import printable
+
+if t.TYPE_CHECKING:
+    from .files import Host
+
+OTHERS_WRITE = (
+    stat.S_IWGRP | stat.S_IWOTH
+)  # With a POSIX ACL the bits of the group are its mask, the most that an entry gives.
+LINKS = 40  # as the kernel follows them (path_resolution(7))
+
+
+def why_not(host: Host, argv: t.Sequence[str]) -> tuple[str, str]:
+    """The word of a command that others than root could change, and why with the command that mends it; twice "" without one.
+
+    Each word that is an absolute path counts, and the interpreters of a script: a program may run what its arguments name. On a tree
+    nothing can be said. What is asked here does not decide whether a tick looks again.
+    """
+    return host.unrecorded(lambda: first_found(host, argv)) if host.answers else ("", "")
+
+
+def first_found(host: Host, argv: t.Sequence[str]) -> tuple[str, str]:
+    """The first word that why_not() looks for."""
+    if not argv[0].startswith("/"):
+        return argv[0], "is not an absolute path: write the program's path"
+    for word in (*argv, *interpreters(host, argv[0])):
+        said = changed_by_others(host, word) if word.startswith("/") else ""
+        if said:
+            return word, said
+    return "", ""
+
+
+def changed_by_others(host: Host, path: str) -> str:
+    """Why others than root could change what a path leads to, over the folders above it and each link on the way; "" where only root can.
+
+    Where nothing is, only root can put something. A device file has its own permissions: it is no program.
+    """
+    at, left, links = "", path.split("/"), 0
+    while True:
+        found = host.permissions(at or "/")
+        if found is None:
+            return ""
+        mode, owner = found
+        if stat.S_ISLNK(mode):
+            links += 1
+            if links > LINKS:
+                return f"{printable(path)} leads over more than {LINKS} links: name the program itself"
+            target = host.link(at) or ""
+            left = [*target.split("/"), *left]
+            at = "" if target.startswith("/") else os.path.dirname(at)
+        elif (owner or mode & OTHERS_WRITE) and not (stat.S_ISCHR(mode) or stat.S_ISBLK(mode)):
+            return complaint(at or "/", mode, owner)
+        while left and left[0] in ("", "."):
+            left.pop(0)
+        if not left:
+            return ""
+        name = left.pop(0)
+        at = os.path.dirname(at) if name == ".." else f"{at}/{name}"
+
+
+def complaint(path: str, mode: int, owner: int) -> str:
+    """What is wrong with a file or folder, and the command that mends it."""
+    place = printable(shlex.quote(path))
+    said = f"others than root can change {place} (owner {owner}, mode {stat.S_IMODE(mode):04o})"
+    if stat.S_ISDIR(mode) and mode & stat.S_ISVTX and mode & stat.S_IWOTH:
+        return f"{said}: move the program to a folder of root's, such as /usr/local/sbin"
+    commands = [f"chown root: {place}"] if owner else []
+    commands += [f"chmod go-w {place}"] if mode & OTHERS_WRITE else []
+    return f"{said}: {' && '.join(commands)}"
+
+
+def interpreters(host: Host, path: str) -> list[str]:
+    """The words of a script's first line that the kernel runs it by, and of the first line of that, as often as the kernel looks."""
+    found: list[str] = []
+    for dummy in range(5):
+        words = host.first_line(path).split()
+        if not words:
+            break
+        found += words
+        path = words[0]
+    return found

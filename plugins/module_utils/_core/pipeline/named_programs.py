@@ -1,0 +1,50 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The programs that a profile names, which root runs: only root may be able to change them."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..host import going_back
+from ..host.files import Host
+from ..model.profile.profile import Profile
+from ..model.values.errors import Problem
+from . import declared_profile
+
+
+def names_any(declared: Profile) -> bool:
+    """Whether a profile names a program."""
+    return any(True for dummy in commands(declared))
+
+
+def commands(declared: Profile) -> t.Iterator[tuple[str, t.Sequence[str]]]:
+    """Each command of a profile, with the path of its key."""
+    for index, resource in enumerate(declared.devices):
+        if resource.check is not None:
+            yield f"devices[{index}].check.command", resource.check.command
+    if declared.confirm is not None:
+        yield "confirm.command", declared.confirm.command
+    if declared.kubelet is not None and declared.kubelet.drain not in (None, "none"):
+        yield "kubelet.drain", [declared.kubelet.drain]
+
+
+def problems(host: Host, declared: Profile) -> list[Problem]:
+    """A problem for each command that others than root could change.
+
+    A profile that is applied already stays in force, as does one that the node goes back to: there the command is refused right before it
+    would run (host/foreign_program.py).
+    """
+    if declared_profile.applied_already(host, declared) or going_back.to(host, declared):
+        return []
+    from ..host import trusted_program
+
+    found = []
+    for path, command in commands(declared):
+        word, why = trusted_program.why_not(host, command)
+        if why:
+            found.append(Problem(path, word, f"root would run it, and {why}"))
+    return found

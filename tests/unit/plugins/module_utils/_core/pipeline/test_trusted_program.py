@@ -1,0 +1,169 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Programs that root runs: who else could change them, and that such a one is neither declared nor run."""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+import node
+import pytest
+import runs
+from _core.host import foreign_program, transient_unit, trusted_program
+from _core.host.command import Command
+from _core.host.files import Host
+from _core.model.profile import profile
+from _core.model.values.errors import CorralError
+from _core.pipeline import applying, planning
+
+OK = "/opt/tools/ok"
+
+
+@pytest.fixture(autouse=True)
+def with_program(fake: node.Node) -> None:
+    fake.put(OK, "#!/bin/sh\n")
+
+
+def why(fake: node.Node, *argv: str) -> tuple[str, str]:
+    return trusted_program.why_not(fake.host(), argv)
+
+
+def test_what_only_root_can_change_is_run(fake: node.Node) -> None:
+    fake.programs[OK] = lambda *argv: Command(0, "fine\n", "")
+    assert why(fake, OK, "--quick") == ("", "")
+    assert foreign_program.run(fake.host(), [OK], 5, {}) == (0, "fine\n", "")
+
+
+@pytest.mark.parametrize(
+    ("path", "mode", "owner", "said"),
+    [
+        (OK, 0o777, 0, "(owner 0, mode 0777): chmod go-w /opt/tools/ok"),
+        (OK, 0o775, 0, "(owner 0, mode 0775): chmod go-w /opt/tools/ok"),
+        (OK, 0o755, 1000, "(owner 1000, mode 0755): chown root: /opt/tools/ok"),
+        (OK, 0o757, 1000, "(owner 1000, mode 0757): chown root: /opt/tools/ok && chmod go-w /opt/tools/ok"),
+        ("/opt/tools", 0o755, 1000, "(owner 1000, mode 0755): chown root: /opt/tools"),
+        ("/opt", 0o775, 0, "(owner 0, mode 0775): chmod go-w /opt"),
+        ("/opt", 0o1777, 0, "(owner 0, mode 1777): move the program to a folder of root's, such as /usr/local/sbin"),
+        ("/", 0o777, 0, "(owner 0, mode 0777): chmod go-w /"),
+    ],
+)
+def test_what_others_can_change_is_not_run_and_the_mend_is_named(
+    fake: node.Node, path: str, mode: int, owner: int, said: str
+) -> None:
+    ran: list[str] = []
+    fake.programs[OK] = lambda *argv: ran.append(argv[0]) or Command(0, "", "")
+    fake.others[path] = (mode, owner)
+    assert why(fake, OK) == (OK, f"others than root can change {path} {said}")
+    answer = foreign_program.run(fake.host(), [OK], 5, {})
+    assert (answer.code, answer.out, ran) == (126, "", [])
+    assert answer.err == f"{OK}: not run: others than root can change {path} {said}"
+
+
+def test_links_are_followed_with_all_folders_on_the_way(fake: node.Node) -> None:
+    fake.put("/home/jo/bin/ok", "")
+    (fake.root / "usr/local/bin/ok").symlink_to("../lib/ok")
+    (fake.root / "usr/local/lib").symlink_to("/opt/lib")
+    (fake.root / "opt/lib").mkdir(parents=True)
+    (fake.root / "opt/lib/ok").symlink_to("/home/jo/bin/ok")
+    assert why(fake, "/usr/local/bin/ok") == ("", "")
+    for folder in ("/opt/lib", "/home/jo", "/home/jo/bin/ok"):
+        fake.others = {folder: (0o755, 1000)}
+        assert why(fake, "/usr/local/bin/ok")[1].startswith(f"others than root can change {folder} (owner 1000"), folder
+    fake.others = {}
+    (fake.root / "opt/lib/ok").unlink()
+    (fake.root / "opt/lib/ok").symlink_to("ok")
+    assert "more than 40 links" in why(fake, "/usr/local/bin/ok")[1]
+
+
+def test_what_is_not_there_is_judged_by_the_folders_above(fake: node.Node) -> None:
+    assert why(fake, "/opt/tools/none") == ("", "")
+    assert why(fake, "/opt/tools/../none/../../x") == ("", "")
+    fake.others["/opt/tools"] = (0o755, 1000)
+    assert why(fake, "/opt/tools/none")[1].endswith("chown root: /opt/tools")
+
+
+def test_what_the_words_and_the_first_line_name_counts(fake: node.Node) -> None:
+    fake.put("/home/jo/check.py", "")
+    fake.put("/home/jo/python", "")
+    fake.others["/home/jo"] = (0o755, 1000)
+    assert why(fake, OK, "-u", "/home/jo/check.py")[0] == "/home/jo/check.py"
+    assert why(fake, OK, "home/jo/check.py") == ("", ""), "it is found from the root, as the unit's folder is"
+    fake.put(OK, "#!/opt/tools/second -x\n")
+    fake.put("/opt/tools/second", "#!/home/jo/python\n")
+    assert why(fake, OK)[0] == "/home/jo/python"
+    assert why(fake, "ok") == ("ok", "is not an absolute path: write the program's path")
+
+
+def test_of_a_recorded_tree_nothing_is_said(tmp_path: Path) -> None:
+    (tmp_path / "ok").touch(mode=0o777)
+    assert trusted_program.why_not(Host(str(tmp_path)), ["/ok"]) == ("", "")
+
+
+PROFILE: dict[str, t.Any] = {
+    "name": "named",
+    "cpu": {"reserved": {"cpus": "0-1"}},
+    "devices": [{"name": "example.com/tty", "match": {"path": "/dev/ttyX?"}, "check": {"command": [OK, "--quick"]}}],
+    "confirm": {"command": [OK]},
+}
+
+
+def test_a_profile_that_names_one_is_refused_with_every_place(fake: node.Node) -> None:
+    fake.others[OK] = (0o777, 0)
+    data = {**PROFILE, "memory": {"reserved": {"7": "1Gi"}}}
+    with pytest.raises(CorralError) as error:
+        planning.compile_profile(fake.host(), profile.parse(data))
+    assert [one.path for one in error.value.problems] == [
+        "memory.reserved.7",
+        "devices[0].check.command",
+        "confirm.command",
+    ]
+    assert error.value.problems[1].value == OK
+    assert error.value.problems[1].message.endswith(f"(owner 0, mode 0777): chmod go-w {OK}")
+
+
+def test_a_profile_that_is_applied_stays_in_force(fake: node.Node) -> None:
+    declared = profile.parse({key: part for key, part in PROFILE.items() if key != "confirm"})
+    assert not applying.declare(fake.host(), declared).error
+    fake.others[OK] = (0o777, 0)
+    runs.tick(fake.host())
+    assert planning.compile_profile(fake.host(), declared)
+
+
+# What systemd-run says
+
+
+def outcome(code: int, out: str, err: str = "") -> Command:
+    return foreign_program.outcome(OK, 5, Command(code, out, err))
+
+
+@pytest.mark.parametrize(
+    ("answer", "wanted"),
+    [
+        ((0, "fine\n\nsuccess exited 0"), (0, "fine\n", "")),
+        ((3, "no newline\nexit-code exited 3"), (3, "no newline", "")),
+        ((3, "\nexit-code exited 3"), (3, "", "")),
+        ((255, "x\n\nsignal killed KILL"), (-9, "x\n", "")),
+        ((255, "\ncore-dump dumped SEGV"), (-11, "", "")),
+        ((1, "x\n\ntimeout killed KILL"), (124, "", f"{OK}: no answer within 5 s")),
+        ((124, "", "systemd-run: no answer within 65 s"), (124, "", f"{OK}: no answer within 5 s")),
+        ((1, "\noom-kill killed KILL"), (126, "", f"{OK}: killed, as it needs more than 1G of memory")),
+        (
+            (1, "Failed to connect to bus: No such file or directory\n"),
+            (126, "", f"{OK}: systemd did not run it: Failed to connect to bus: No such file or directory"),
+        ),
+        ((1, ""), (126, "", f"{OK}: systemd did not run it: no reason given")),
+        (
+            (127, "", "systemd-run: not there"),
+            (126, "", f"{OK}: systemd did not run it: systemd-run: not there"),
+        ),
+    ],
+)
+def test_its_answer_is_that_of_the_program(answer: tuple[t.Any, ...], wanted: tuple[t.Any, ...]) -> None:
+    assert outcome(*answer) == wanted
+
+
+def test_words_reach_the_program_as_they_are() -> None:
+    words = transient_unit.command_line(["/bin/sh", "-c", "echo $HOME ${X} %n"], {}, {})
+    assert words[-3:] == ("/bin/sh", "-c", "echo $$HOME $${X} %n")
