@@ -235,9 +235,9 @@ def test_the_command_has_a_minute_and_no_longer_than_is_left(rolled: node.Node, 
     asked: list[tuple[tuple[str, ...], float]] = []
 
     class Watched(node.NodeHost):
-        def run_foreign(self, argv: t.Sequence[str], timeout: float, variables: t.Mapping[str, str]) -> Command:
-            asked.append((tuple(argv), timeout))
-            return super().run_foreign(argv, timeout, variables)
+        def run(self, *argv: str, timeout: float = 60.0) -> Command:
+            asked.append((argv, timeout))
+            return super().run(*argv, timeout=timeout)
 
     answers(rolled, 1)
     put(rolled)
