@@ -14,9 +14,10 @@ import runs
 from _core.host import foreign_program, transient_unit, trusted_program
 from _core.host.command import Command
 from _core.host.files import Host
+from _core.model.devices.device import Device
 from _core.model.profile import profile
 from _core.model.values.errors import CorralError
-from _core.pipeline import applying, planning
+from _core.pipeline import applying, planning, run_device_checks
 
 OK = "/opt/tools/ok"
 
@@ -129,6 +130,38 @@ def test_a_profile_that_is_applied_stays_in_force(fake: node.Node) -> None:
     fake.others[OK] = (0o777, 0)
     runs.tick(fake.host())
     assert planning.compile_profile(fake.host(), declared)
+
+
+@pytest.mark.parametrize(("given", "dynamic"), [({}, True), ({"user": "dynamic"}, True), ({"user": "root"}, False)])
+def test_a_check_is_run_as_root_only_where_its_profile_says_so(
+    given: dict[str, str], dynamic: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[t.Sequence[str]] = []
+
+    def answered(words: t.Sequence[str], *dummy: t.Any) -> Command:
+        started.append(words)
+        return Command(0, "\nsuccess exited 0", "")
+
+    host = Host()
+    monkeypatch.setattr(foreign_program, "run_foreign", answered)
+    monkeypatch.setattr(host, "is_dir", lambda path: True)
+    monkeypatch.setattr(host, "permissions", lambda path: (0o40755, 0))
+    data = {"command": ["/bin/true"], **given}
+    declared = profile.parse(
+        {"name": "x", "devices": [{"name": "example.com/tty", "match": {"path": "/dev/ttyX?"}, "check": data}]}
+    )
+    assert profile.parse(profile.to_data(declared)) == declared
+    check = declared.devices[0].check
+    resource = declared.devices[0]
+    assert (
+        run_device_checks.check_one(
+            host, resource, check, Device("/dev/ttyX0", -1, "", (), None, (), (), frozenset(), frozenset())
+        )
+        == ""
+    )
+    ((*words,),) = started
+    assert (words[0], "/bin/true" in words, "--property=DynamicUser=yes" in words) == ("systemd-run", True, dynamic)
+    assert {"--property=RuntimeMaxSec=5s", "--property=TasksMax=512", "--property=MemoryMax=1G"} <= set(words)
 
 
 # What systemd-run says

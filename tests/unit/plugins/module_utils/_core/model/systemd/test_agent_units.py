@@ -9,9 +9,10 @@ import re
 
 import pytest
 from _core.host import kubelet_unit, node_hooks
+from _core.model.devices.device import Check
 from _core.model.profile.profile_gc import GC, ContainerGC
-from _core.model.systemd import agent_units, gc_units, workload_units
-from _core.model.systemd.agent_units import BOOT, SERVICE, SERVICES, SLICE, TIMER, Options
+from _core.model.systemd import agent_units, device_check_units, gc_units, workload_units
+from _core.model.systemd.agent_units import BOOT, CONFIRM_SERVICE, SERVICE, SERVICES, SLICE, TIMER, Options
 from shared_data import REPOSITORY
 
 UNITS = agent_units.units(Options(10, "/usr/bin/python3"))
@@ -69,3 +70,35 @@ def test_a_pass_of_garbage_collection_is_confined_since_podman_runs_elsewhere() 
     assert {"MemoryMax=768M", "TasksMax=64", "NoNewPrivileges=yes", "ProtectSystem=strict"} <= set(lines)
     assert "ReadWritePaths=/run -/srv/metrics" in lines
     assert "ReadWritePaths=/run" in gc_units.units(gc, "")[gc_units.SERVICE].splitlines()
+
+
+CHECKS = device_check_units.units([Check(("/bin/true",), 30, 5)])[device_check_units.SERVICE]
+CORRALS = {
+    **{unit: UNITS[unit] for unit in (*SERVICES, BOOT)},
+    "checks": CHECKS,
+    "grant@": workload_units.grant_unit_text(),
+}
+
+
+@pytest.mark.parametrize("unit", CORRALS)
+def test_what_runs_corral_alone_is_confined(unit: str) -> None:
+    """What systemd makes of it is read on a VM: tests/lab/devices.py, exposures()."""
+    service = CORRALS[unit].partition("[Service]\n")[2].partition("[Install]")[0].splitlines()
+    settings = dict(line.split("=", 1) for line in service if "=" in line and not line.startswith("#"))
+    wanted = {
+        "NoNewPrivileges": "yes",
+        "PrivateTmp": "yes",
+        "ProtectHome": "yes",
+        "SystemCallFilter": "@system-service",
+    }
+    assert {name: settings.get(name) for name in wanted} == wanted
+    assert settings["ProtectSystem"] == ("yes" if unit == CONFIRM_SERVICE else "strict")
+    assert set(settings["CapabilityBoundingSet"].split()) <= {
+        f"CAP_{name}" for name in ("DAC_OVERRIDE", "SYS_RESOURCE", "SYS_PTRACE", "SYS_NICE")
+    }
+
+
+def test_the_way_back_may_remove_corrals_own_state() -> None:
+    """A path in ReadWritePaths= is a mount, which cannot be removed."""
+    (paths,) = re.findall(r"^ReadWritePaths=(.*)$", UNITS[CONFIRM_SERVICE], re.MULTILINE)
+    assert paths == f"-{agent_units.FOLDER}"
