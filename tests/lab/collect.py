@@ -14,6 +14,7 @@ answers requests: under emulation each process of Podman takes a second.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import hashlib
 import http.client
 import io
@@ -572,6 +573,120 @@ def a_user_of_its_own() -> None:
     declare(gc=policy, workloads=[])
 
 
+# In Podman's place for every user but root: what a user can do to the process that asks for root, which is the user's own.
+# It tells its control group, and answers with a path of root's alone; or it writes for that process, and complains without end.
+HOSTILE = r"""
+import ctypes, json, os, socket, sys, threading
+with open(f"/run/user/{os.getuid()}/hostile", "w") as file:
+    file.write(open("/proc/self/cgroup").read())
+if os.path.exists("/run/hostile-floods"):
+    def complain():
+        while True:
+            os.write(2, b"x" * 65536)
+    threading.Thread(target=complain).start()
+    output = ctypes.CDLL(None).syscall(438, os.pidfd_open(os.getppid()), 1, 0)  # pidfd_getfd(2)
+    os.write(output, b"[")
+    while True:
+        os.write(output, b"{}," * 20000)
+EVIL = "\x1b[2J\n<0>forged\u202e"
+listener = socket.socket(fileno=3)
+held = listener.accept()[0]  # open until the end of the pass
+while True:
+    connection = listener.accept()[0]
+    asked = connection.recv(65536).decode().split(" ")[1:2]
+    if not asked:
+        sys.exit()
+    path = asked[0].partition("libpod")[2].partition("?")[0]
+    image = "a" * 64
+    answer = {
+        "/images/json": [{"Id": image, "Names": [EVIL], "Size": 5}],
+        "/containers/json": [{"Id": EVIL if os.path.exists("/run/hostile-id") else image, "Names": [EVIL], "State": "exited",
+                              "Created": 5, "ImageID": image, "Labels": {EVIL: EVIL}}],
+        f"/images/{image}/json": {"GraphDriver": {"Name": "overlay", "Data": {"UpperDir": "/run/lab-trap/overlay/0/diff"}}},
+    }.get(path, [])
+    connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n" + json.dumps(answer).encode())
+    connection.close()
+"""
+TRAP = "/run/lab-trap"
+
+
+def a_hostile_user() -> None:
+    """Root opens no path of a user's, believes no text of it, and keeps its memory; the user's share of it is the user's own."""
+    policy = image_gc()
+    declare(gc={**policy, "users": ["alice"]}, workloads=[])
+    os.makedirs(f"{TRAP}/overlay-images", 0o700)
+    os.chmod(TRAP, 0o700)  # Nobody but root can open what is in it.
+    with open(f"{TRAP}/overlay-images/images.json", "w", encoding="ascii") as file:
+        file.write("[]")
+    libc = ctypes.CDLL(None)
+    opened = libc.inotify_init1(os.O_NONBLOCK)
+    for folder in (TRAP, f"{TRAP}/overlay-images"):
+        libc.inotify_add_watch(opened, folder.encode(), 0x20 | 0x1)  # IN_OPEN, IN_ACCESS
+    begun = f"@{int(time.time())}"
+    with hostile_podman():
+        for flags in ((), ("/run/hostile-id",), ("/run/hostile-floods",)):
+            for flag in flags:
+                with open(flag, "wb"):
+                    pass
+            with subprocess.Popen(["corral", "gc", "--json"], stdout=subprocess.PIPE, text=True) as process:
+                text = process.stdout.read() if process.stdout else ""
+                most = os.wait4(process.pid, 0)[2].ru_maxrss
+                process.returncode = 0
+            said = json.loads(text)
+            wrong = [error for part in ("images", "containers") for error in said[part]["errors"]]
+            users = [user for disk in said["images"]["file_systems"] for user in disk["users"]]
+            known = [user for user in ("alice",) if not flags]
+            expect(f"whose images were looked at with {flags}: {wrong}", users, ["root", *known])
+            if bool(wrong) != bool(flags) or not all("alice" in error and error.isprintable() for error in wrong):
+                raise AssertionError(f"said with {flags}: {wrong}")
+            print(f"  {flags}: {most >> 10} MiB at most; {wrong[:1]}")
+            expect(f"whether root's {most} KiB are few", most < 96 << 10, True)
+            with open(f"/run/user/{uid_of('alice')}/hostile", encoding="ascii") as file:
+                group = file.read().strip()
+            wanted = f"0::/user.slice/user-{uid_of('alice')}.slice/corral-podman-"
+            expect("where the user's memory counts", group.startswith(wanted), True)
+            if flags == ("/run/hostile-id",):
+                os.remove(STATUS)  # Whatever was collected a moment ago, all is due.
+                run("systemctl", "start", "corral-gc.service", code=None)
+    with contextlib.suppress(BlockingIOError):
+        raise AssertionError(f"root opened a path of the user's: {os.read(opened, 4096)!r}")
+    os.close(opened)
+    expect(
+        "units that are left", run("systemctl", "list-units", "--all", "--plain", "--no-legend", "corral-podman-*"), ""
+    )
+    journal = run("journalctl", "--quiet", "--no-pager", f"--since={begun}", "--output=cat", "--all")
+    shown = run("corral", "status", code=None) + run("corral", "drift", code=None)
+    expect("whether the journal names the error", "not collected: podman ps of alice" in journal, True)
+    if "\x1b" in journal + shown or "\u202e" in journal + shown:
+        raise AssertionError(f"a terminal would obey {shown!r} or the journal")
+    forged = run("journalctl", "--quiet", "--no-pager", f"--since={begun}", "--output=cat", "--priority=0")
+    expect("lines of priority emerg", forged, "")
+    declare(gc=policy, workloads=[])
+    gc()
+
+
+def uid_of(user: str) -> str:
+    return run("id", "-u", user).strip()
+
+
+@contextlib.contextmanager
+def hostile_podman() -> t.Iterator[None]:
+    """In place of Podman a program that starts it for root, and another one for a user."""
+    os.rename(PODMAN, AWAY)
+    try:
+        with open("/run/hostile.py", "w", encoding="utf-8") as file:
+            file.write(HOSTILE)
+        with open(PODMAN, "w", encoding="utf-8") as file:
+            file.write(f'#!/bin/sh\n[ "$(id -u)" = 0 ] && exec {AWAY} "$@"\nexec python3 -IS /run/hostile.py\n')
+        os.chmod(PODMAN, 0o755)
+        yield
+    finally:
+        os.rename(AWAY, PODMAN)
+        for path in ("/run/hostile.py", "/run/hostile-id", "/run/hostile-floods"):
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(path)
+
+
 def podman_is_in_trouble() -> None:
     """No Podman, or a storage that is broken: a verdict, and nothing goes."""
     with contextlib.suppress(FileNotFoundError):
@@ -674,6 +789,7 @@ AFTER = (
     anonymous_volumes_only_when_asked,
     nothing_to_do_starts_no_podman,
     a_user_of_its_own,
+    a_hostile_user,
     podman_is_in_trouble,
     the_timer_collects,
     dropped_during_a_pass,
