@@ -226,3 +226,15 @@ def test_no_older_time_hides_a_change(path: str, change: t.Callable[[Path], None
 def test_processes_are_pids_each_once(text: str, found: list[str], tmp_path: Path) -> None:
     (tmp_path / "cgroup.procs").write_text(text, encoding="utf-8")
     assert Host(str(tmp_path)).processes("/cgroup.procs") == found
+
+
+def test_space_by_the_device_is_what_the_kernel_has_mounted(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host("/")
+    lines = (host.read("/proc/self/mountinfo") or "").splitlines()
+    device = next(line.split(" ")[2] for line in lines if line.split(" ")[4] == "/")
+    found, whole = host.device_space(device), host.space("/")
+    assert (found and found[1]) == (whole and whole[1])
+    assert host.device_space("4095:1") is None
+    table = f"1 0 {device} / / rw - fuse.x x rw\n2 0 0:99 / / rw - nfs4 x rw\n3 0 8:1 / /none rw - ext4 x rw\n"
+    monkeypatch.setattr(Host, "read", lambda *dummy, **dummies: table)
+    assert [host.device_space(one) for one in (device, "0:99", "8:1")] == [None, None, None]
