@@ -303,12 +303,12 @@ def changeable() -> None:
     ):
         change()
         before = len(asked())
-        rows = json.loads(run("corral", "devices", "--check", "--json"))["resources"][0]["devices"]
+        rows = json.loads(run("corral", "devices", "--check", "--json", code=None))["resources"][0]["devices"]
         expect("no device is healthy", [one["id"] for one in rows if one["healthy"]], [])
         named(json.dumps(rows), command)
         expect("it was not run", len(asked()), before)
         mend()
-        rows = json.loads(run("corral", "devices", "--check", "--json"))["resources"][0]["devices"]
+        rows = json.loads(run("corral", "devices", "--check", "--json", code=None))["resources"][0]["devices"]
         expect("all are healthy", [one["id"] for one in rows if not one["healthy"]], [])
         expect("it was run", len(asked()) >= before + len(rows), True)
     shutil.rmtree(others)
