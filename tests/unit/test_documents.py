@@ -20,12 +20,6 @@ DOCUMENTS = [
     *(REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md")), SECURITY, *sorted((REPOSITORY / "docs").glob("*.md")),
 ]  # fmt: skip
 PLUGINS = REPOSITORY / "plugins"
-# Files that SECURITY.md names and that come with the changes which it describes. To become empty.
-COMING = {
-    "test_archive_tree.py", "test_recorded_tree.py", "test_foreign_text.py", "test_trusted_program.py", "test_read_limit.py", "test_podman_unit.py",
-    "host/archive_tree.py", "host/recorded_tree.py", "host/podman_unit.py", "host/podman_worker.py", "host/trusted_program.py",
-    "host/process.py", "model/systemd/confinement.py",
-}  # fmt: skip
 SCENARIOS = {path.parent.name for path in (REPOSITORY / "molecule").glob("*/molecule.yml")}
 MAKEFILE = "".join((REPOSITORY / name).read_text(encoding="utf-8") for name in ("Makefile", "lab/lab.mk"))
 TARGETS = {name for line in re.findall(r"^([a-z- ]+):", MAKEFILE, re.MULTILINE) for name in line.split()}
@@ -46,7 +40,7 @@ def anchors(path: Path) -> set[str]:
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_tests_and_commands_of_make_that_are_named_exist(path: Path) -> None:
     tests = {test.name for test in (REPOSITORY / "tests").rglob("test_*.py")}
-    assert set(re.findall(r"\btest_\w+\.py", text_of(path))) <= tests | COMING
+    assert set(re.findall(r"\btest_\w+\.py", text_of(path))) <= tests
     assert set(re.findall(r"`make ([a-z-]+)", text_of(path))) <= TARGETS
 
 
@@ -97,7 +91,7 @@ def test_each_promise_of_security_names_the_place_that_keeps_it_and_a_test() -> 
     for promise, places, tests in rows:
         named = re.findall(r"`([a-z_/]+\.py)`", places)
         assert named, promise
-        for name in set(named) - COMING:
+        for name in set(named):
             assert any((PLUGINS / folder / name).is_file() for folder in ("", "module_utils/_core")), (
                 f"{promise}: {name}"
             )
