@@ -110,8 +110,10 @@ class ArchiveTree:
         return names
 
     def data(self, path: str) -> bytes:
-        """The bytes of a file."""
+        """The bytes of a file of at most READ_LIMIT bytes."""
         data: bytes = self.look(path).content
+        if len(data) > READ_LIMIT:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
         return data
 
     # Reading the archive
@@ -181,7 +183,7 @@ class ArchiveTree:
         else:
             if size > MOST_BYTES:
                 raise too_long()
-            data = source.take(min(size, READ_LIMIT))  # No more of a file is read on a machine either.
+            data = source.take(min(size, READ_LIMIT + 1))  # What is larger is not read, as on a machine.
             self.counted(len(data))
             source.skip(size - len(data) + -size % BLOCK)
             self.put(name, parts, Entry(stat.S_IFREG | mode, written, data))

@@ -50,7 +50,7 @@ class FolderTree:
             os.close(file)
 
     def data(self, path: str) -> bytes:
-        """The bytes of a regular file, READ_LIMIT of them at most."""
+        """The bytes of a regular file of at most READ_LIMIT bytes."""
         folder, dummy, name = path.rpartition("/")
         # What is looked at is what is opened, whoever exchanges the name meanwhile.
         place = os.open(name, AS_IT_IS, dir_fd=self.folder(folder))
@@ -62,12 +62,12 @@ class FolderTree:
             os.close(place)
         try:
             found = b""
-            while len(found) < READ_LIMIT:
-                more = os.read(file, min(READ_LIMIT - len(found), 1 << 20) if found else 65536)
+            while len(found) <= READ_LIMIT:
+                more = os.read(file, 1 << 20 if found else 65536)
                 if not more:
-                    break
+                    return found
                 found += more
-            return found
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
         finally:
             os.close(file)
 
