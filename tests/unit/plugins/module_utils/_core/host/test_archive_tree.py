@@ -102,7 +102,9 @@ SMALL: dict[str, tuple[bytes, str]] = {
     "a link to nothing": (link(b"sys", b""), "is a link to no possible path"),
     "a folder with content": (member(b"sys", b"1", b"5"), "is no file and has content"),
     "a name of 100 folders": (member(b"L", b"a/" * 100, b"L") + member(b"x"), "longer or deeper"),
-    "a name of 4 KiB": (member(b"L", b"a" * 4096, b"L") + member(b"x"), "longer or deeper"),
+    "a name of 256 bytes": (member(b"L", b"a" * 256, b"L") + member(b"x"), "longer or deeper"),
+    "a path of 4 KiB": (member(b"L", b"/".join([b"a" * 200] * 21), b"L") + member(b"x"), "longer or deeper"),
+    "a link of 4 KiB": (pax((b"linkpath", b"a/" * 2048)) + link(b"sys", b"x"), "is a link to no possible path"),
     "a file without a name": (member(b"./", b"1"), "has no name"),
     "a header of 1 GiB": (header(b"L", b"L", 1 << 30), "has a header of 1073741824 bytes"),
     "a header of POSIX of 8 GiB": (header(b"x", b"x", b"\x80" + (8 << 30).to_bytes(11, "big")), "has a header of"),
@@ -243,6 +245,7 @@ LARGE: dict[str, tuple[Make, str]] = {
         "has more than",
     ),
     "files of 4 MiB": (lambda: (header(b"%d" % number, b"0", 4 << 20) + bytes(4 << 20) for number in range(20)), "64 MiB of files"),
+    "32 MiB and more, packed": (lambda: [gzip.compress(END), bytes(32 << 20)], "more than 32 MiB, compressed"),
     "nothing, very often": (endless(gzip.compress(b""), 300_000), "not a tar archive"),
 }  # fmt: skip
 CHILD = """

@@ -52,6 +52,7 @@ def test_an_answer_is_rows_and_an_end() -> None:
         b'{"code":true,"said":"x"}',
         b"[NaN]",
         b"[Infinity]",
+        b"[" + b"9" * 21 + b"]",
         b"[" + b"9" * 100_000 + b"]",
         b'["\xff"]',
         b"[" * 100_000,
@@ -60,7 +61,7 @@ def test_an_answer_is_rows_and_an_end() -> None:
         b"[" + b"0," * 1_000_000 + b"0]",
         b'["' + b"x" * (podman_unit.ANSWER + 1) + b'"]',
     ],
-    ids=range(22),
+    ids=range(23),
 )
 def test_what_the_program_would_not_write_is_an_error_and_costs_little(line: bytes) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -144,6 +145,11 @@ def test_a_hostile_program_is_an_error_in_time(name: str, start: t.Callable[[str
     assert time.monotonic() - begun < 10
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10
     assert {words[:2] for words in machine.asked} <= {("systemctl", "stop")}
+
+
+def test_a_line_without_end_is_not_waited_for(start: t.Callable[[str], Worker]) -> None:
+    with pytest.raises(ServiceError, match="longer than 256 KiB"):
+        start(HOSTILE_PROGRAMS["a line without end"]).ask({}, 60.0)
 
 
 def test_a_program_that_does_not_end_is_ended_with_its_unit(start: t.Callable[[str], Worker], machine: Machine) -> None:
