@@ -236,5 +236,9 @@ def test_space_by_the_device_is_what_the_kernel_has_mounted(monkeypatch: pytest.
     assert (found and found[1]) == (whole and whole[1])
     assert host.device_space("4095:1") is None
     table = f"1 0 {device} / / rw - fuse.x x rw\n2 0 0:99 / / rw - nfs4 x rw\n3 0 8:1 / /none rw - ext4 x rw\n"
-    monkeypatch.setattr(Host, "read", lambda *dummy, **dummies: table)
+    shown = {"/proc/self/mountinfo": table}  # Each folder that is opened is of the mount that was asked for.
+    monkeypatch.setattr(Host, "read", lambda dummy, path: shown.get(path, "\nmnt_id:\t1\n\nmnt_id:\t2\n\nmnt_id:\t3\n"))
     assert [host.device_space(one) for one in (device, "0:99", "8:1")] == [None, None, None]
+    shown["/proc/self/mountinfo"] = "1 0 8:1 / / rw - ext4 x rw\n9 0 8:2 / / rw - ext4 x rw\n"
+    assert host.device_space("8:1")
+    assert host.device_space("8:2") is None, "another mount hides it"

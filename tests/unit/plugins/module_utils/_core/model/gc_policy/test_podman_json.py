@@ -166,3 +166,26 @@ def test_what_is_refused_is_named_in_printable_form(fields: dict[str, object]) -
 
 def test_an_empty_storage() -> None:
     assert (podman_json.images([]), podman_json.containers([]), podman_json.pods([])) == ([], [], [])
+
+
+LONG = "x" * (podman_json.LONGEST + 1)
+
+
+@pytest.mark.parametrize(
+    ("of", "data"),
+    [
+        (podman_json.pods, [{"Id": ID, "Created": 5, "Name": LONG}]),
+        (podman_json.images, [{"Id": ID, "Names": [LONG]}]),
+        (podman_json.images, [{"Id": ID, "Size": 1 << 63}]),
+        (podman_json.store, {"store": {"graphRoot": "srv", "graphDriverName": "overlay"}}),
+        (podman_json.store, {"store": {"graphRoot": "/srv", "graphDriverName": "../x"}}),
+    ],
+)
+def test_what_is_out_of_bounds_is_no_value(of: t.Callable[[t.Any], t.Any], data: object) -> None:
+    with pytest.raises(ValueError):
+        of(data)
+
+
+def test_a_row_of_another_length_is_none() -> None:
+    with pytest.raises(ValueError, match="another length"):
+        podman_json.named_rows([[1, 2], [1]], ("a", "b"))
