@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import stat
 import typing as t
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from _core.host.files import Host
 from _core.model.devices.device import Device
 from _core.model.profile import profile
 from _core.model.values.errors import CorralError
-from _core.pipeline import applying, planning, run_device_checks
+from _core.pipeline import applying, named_programs, planning, run_device_checks
 
 OK = "/opt/tools/ok"
 
@@ -97,6 +98,13 @@ def test_what_the_words_and_the_first_line_name_counts(fake: node.Node) -> None:
     assert why(fake, "ok") == ("ok", "is not an absolute path: write the program's path")
 
 
+@pytest.mark.parametrize(("kind", "counts"), [(stat.S_IFCHR, False), (stat.S_IFBLK, False), (stat.S_IFIFO, True)])
+def test_a_device_is_no_program(kind: int, counts: bool, fake: node.Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = fake.host()
+    monkeypatch.setattr(host, "permissions", lambda path: (kind | 0o666, 6) if path == "/dev/x" else (0o40755, 0))
+    assert bool(trusted_program.why_not(host, [OK, "/dev/x"])[1]) == counts
+
+
 def test_of_a_recorded_tree_nothing_is_said(tmp_path: Path) -> None:
     (tmp_path / "ok").touch(mode=0o777)
     assert trusted_program.why_not(Host(str(tmp_path)), ["/ok"]) == ("", "")
@@ -122,6 +130,11 @@ def test_a_profile_that_names_one_is_refused_with_every_place(fake: node.Node) -
     ]
     assert error.value.problems[1].value == OK
     assert error.value.problems[1].message.endswith(f"(owner 0, mode 0777): chmod go-w {OK}")
+
+
+def test_the_program_that_drains_is_one_of_a_profiles() -> None:
+    declared = profile.parse({**PROFILE, "devices": [], "kubelet": {"drain": OK}})
+    assert list(named_programs.commands(declared)) == [("confirm.command", (OK,)), ("kubelet.drain", [OK])]
 
 
 def test_a_profile_that_is_applied_stays_in_force(fake: node.Node) -> None:
@@ -161,6 +174,8 @@ def test_a_check_is_run_as_root_only_where_its_profile_says_so(
     )
     ((*words,),) = started
     assert (words[0], "/bin/true" in words, "--property=DynamicUser=yes" in words) == ("systemd-run", True, dynamic)
+    alone = {"--property=ProtectHome=yes", "--property=CapabilityBoundingSet="}
+    assert alone & set(words) == (alone if dynamic else set())
     assert {"--property=RuntimeMaxSec=5s", "--property=TasksMax=512", "--property=MemoryMax=1G"} <= set(words)
 
 
