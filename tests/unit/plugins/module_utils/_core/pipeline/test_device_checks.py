@@ -331,7 +331,7 @@ def test_another_command_has_not_answered_yet(
         (Command(124, "", f"{OK}: no answer within 5 s"), f"{OK}: no answer within 5 s"),
         (Command(127, "", f"{OK}: not there"), f"{OK}: not there"),
         (Command(126, "", f"{OK}: Permission denied"), f"{OK}: Permission denied"),
-        (Command(7, "\x1b[31m\r\nbad\u2028\x00\x07 \n\n", ""), f"{OK}: exit code 7: \\x00\\x07"),
+        (Command(7, "\x1b[31m\r\nbad\u2028\x00\x07 \n\n", ""), f"{OK}: exit code 7: bad\\u2028\\x00\\x07"),
         (Command(7, "x" * 100000, ""), f"{OK}: exit code 7: {'x' * 200}…"),
         (Command(-11, "", ""), f"{OK}: ended by signal 11"),
     ],
