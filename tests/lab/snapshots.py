@@ -25,7 +25,7 @@ NAME = DROPIN[1:]
 
 
 def made(folder: str) -> None:
-    """A snapshot at the place of a link, with a drop-in that only root can read."""
+    """A snapshot of a node with a drop-in that only root can read; none at the place of a link."""
     target, link = f"{folder}/target", f"{folder}/node.tar.gz"
     write(target, "precious")
     os.symlink(target, link)
@@ -34,6 +34,9 @@ def made(folder: str) -> None:
     os.chmod(DROPIN, 0o600)
     before = os.umask(0)
     try:
+        run("corral", "snapshot", "-o", link, code=1)
+        expect("the link at the snapshot's place", os.readlink(link), target)
+        os.unlink(link)
         run("corral", "snapshot", "-o", link)
     finally:
         os.umask(before)

@@ -75,7 +75,7 @@ def parser() -> argparse.ArgumentParser:
     )
     save = command("snapshot", "record what Corral reads of this machine in a tar", tree=True)
     save.add_argument(
-        "-o", "--output", metavar="FILE", help="default: corral-HOST.tar.gz here; a file or link there is replaced"
+        "-o", "--output", metavar="FILE", help="default: corral-HOST.tar.gz here; a regular file there is replaced"
     )
     pair = command(
         "diff", "what differs between two machines, or two JSON files of Corral's; exit code 2 if anything does"

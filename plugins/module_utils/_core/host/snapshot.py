@@ -7,10 +7,12 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import os
 import secrets
+import stat
 import tarfile
 import typing as t
 
@@ -22,9 +24,11 @@ from .recorded_tree import LINK_LIMIT
 def write(host: Host, target: str) -> int:
     """Write what ``host`` (made with ``record=True``) has read to a compressed tar; returns the number of entries.
 
-    Only its owner can read it (0600). It takes the place of a file or a link at ``target``, which is not followed, once it is
-    complete; after an error nothing is left of it.
+    Only its owner can read it (0600). It takes the place of a regular file at ``target`` once it is complete, and of nothing else:
+    root would replace a device, or the link /dev/stdout. After an error nothing is left of it. Raises OSError.
     """
+    if os.path.lexists(target) and not stat.S_ISREG(os.lstat(target).st_mode):
+        raise OSError(errno.EEXIST, "what is there is no regular file: name a new file", target)
     folder, name = os.path.split(target)
     temporary = os.path.join(folder, f".{name[:200]}.{secrets.token_hex(8)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW

@@ -166,20 +166,32 @@ def host(tmp_path: Path) -> Host:
     return found
 
 
-def test_only_its_owner_reads_a_snapshot_and_no_link_is_followed(host: Host, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["link", "fifo", "folder"])
+def test_only_a_regular_file_is_replaced(host: Host, tmp_path: Path, kind: str) -> None:
+    """A snapshot took the place of /dev/full, and of the link /dev/stdout."""
+    target = tmp_path / "s.tar.gz"
     (tmp_path / "precious").write_text("precious")
-    (tmp_path / "precious").chmod(0o644)
-    (tmp_path / "s.tar.gz").symlink_to("precious")
+    {"link": lambda: target.symlink_to("precious"), "fifo": lambda: os.mkfifo(target), "folder": target.mkdir}[kind]()
+    before = target.lstat()
+    with pytest.raises(OSError, match="what is there is no regular file: name a new file"):
+        snapshot.write(host, str(target))
+    assert (target.lstat().st_ino, target.lstat().st_mode) == (before.st_ino, before.st_mode)
+    assert (tmp_path / "precious").read_text() == "precious"
+    assert sorted(os.listdir(tmp_path)) == ["precious", "s.tar.gz", "tree"]
+
+
+def test_only_its_owner_reads_a_snapshot(host: Host, tmp_path: Path) -> None:
+    (tmp_path / "s.tar.gz").write_text("the one before")
+    (tmp_path / "s.tar.gz").chmod(0o644)
     before = os.umask(0)
     try:
         snapshot.write(host, str(tmp_path / "s.tar.gz"))
     finally:
         os.umask(before)
-    assert (tmp_path / "precious").read_text() == "precious"
     found = (tmp_path / "s.tar.gz").lstat().st_mode
     assert (stat.S_ISREG(found), stat.S_IMODE(found)) == (True, 0o600)
     assert SECRET.encode() not in gzip.decompress((tmp_path / "s.tar.gz").read_bytes())
-    assert sorted(os.listdir(tmp_path)) == ["precious", "s.tar.gz", "tree"]
+    assert sorted(os.listdir(tmp_path)) == ["s.tar.gz", "tree"]
 
 
 def test_an_error_leaves_nothing_of_a_snapshot(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
