@@ -100,5 +100,7 @@ def folder_problem(host: Host, path: str) -> str:
     if not stat.S_ISDIR(found.st_mode):
         return "is a file, and Corral keeps its files in a folder of its own: move it away"
     if found.st_uid != os.geteuid():
+        if found.st_uid == 0:
+            return "belongs to root: run this as root"
         return f"belongs to user {found.st_uid}: remove it, or give it to root"
     return ""

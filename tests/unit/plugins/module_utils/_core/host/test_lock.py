@@ -128,3 +128,12 @@ def test_processes_that_begin_at_once_all_take_the_lock(tmp_path: Path) -> None:
         os.close(ready)
         os.close(begin)
         assert {os.waitpid(child, 0)[1] for child in children} == {0}
+
+
+def test_another_user_is_told_to_run_it_as_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such a user was told to remove /run/corral, or to give it to root, whose it was."""
+    owner = os.stat(tmp_path)
+    found = os.stat_result((owner.st_mode, *owner[1:4], 0, *owner[5:]))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(os, "lstat", lambda dummy: found)
+    assert lock.folder_problem(Host(str(tmp_path)), "/run/corral") == "belongs to root: run this as root"
