@@ -87,7 +87,7 @@ options:
         type: int
       max_total:
         description:
-          - The number of dead containers to keep in all; V(-1) means no limit.
+          - The number of dead containers to keep in all of each user; V(-1) means no limit.
           - V(-1) when nothing was declared before.
         type: int
       scope:

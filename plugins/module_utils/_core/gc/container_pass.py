@@ -79,8 +79,18 @@ class Due(NamedTuple):
 
 
 def due(observed: Observation, policy: ContainerGC, now: float) -> Due:
-    """What goes at a time, which may be a later one than that of the observation: then if nothing changes until then."""
-    by_key = {(one.podman.user, one.item.id): one for one in observed.found if in_scope(one, policy)}
+    """What goes at a time, which may be a later one than that of the observation: then if nothing changes until then.
+
+    The limits are each user's: what a user's Podman says, of names and ages that may be invented, decides about that user's items alone.
+    """
+    users = dict.fromkeys(one.podman.user for one in observed.found)
+    parts = [due_of([one for one in observed.found if one.podman.user == user], policy, now) for user in users]
+    return Due(tuple(one for part in parts for one in part.going), sum(part.dead for part in parts))
+
+
+def due_of(found: t.Sequence[Found], policy: ContainerGC, now: float) -> Due:
+    """What goes of one user's items."""
+    by_key = {one.item.id: one for one in found if in_scope(one, policy)}
     dead: list[Dead] = []
     pods: list[Pod] = []
     for key, one in by_key.items():
@@ -90,17 +100,16 @@ def due(observed: Observation, policy: ContainerGC, now: float) -> Due:
             created = one.item.pod.created
             active = any(of.state not in (*DEAD, *NEVER_STARTED) for of in one.item.containers)
             young = now - created < max(NEVER_STARTED_SECONDS, policy.min_age)
-            pods.append(Pod(repr(key), unit, created, bool(one.item.members) or active or young, one.left))
+            pods.append(Pod(key, unit, created, bool(one.item.members) or active or young, one.left))
             if not one.item.members:
                 continue
         since = dead_since(one.item, now)
         if since is not None:
-            dead.append(Dead(repr(key), unit, min(since, now), one.left))
-    names = {repr(key): one for key, one in by_key.items()}
+            dead.append(Dead(key, unit, min(since, now), one.left))
     limits = Limits(policy.min_age, policy.max_per_workload, policy.max_total)
     going = [one.id for one in container_gc.evict(dead, limits, now)]
     going += [pod.id for pod in container_gc.evict_pods(pods)]
-    return Due(tuple(names[name] for name in going), len(dead) + sum(not pod.active for pod in pods))
+    return Due(tuple(by_key[key] for key in going), len(dead) + sum(not pod.active for pod in pods))
 
 
 def run(observed: Observation, policy: ContainerGC, now: float, stop: Stop, *, dry: bool) -> Containers:

@@ -87,7 +87,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "gc.containers.max_total",
         types.integer(-1, 1 << 20),
-        "The most dead ones that are kept in all; -1: no limit.",
+        "The most dead ones that are kept in all of each user; -1: no limit.",
         example="100",
         default=-1,
     ),

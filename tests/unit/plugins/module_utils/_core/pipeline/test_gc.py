@@ -405,6 +405,23 @@ def test_one_users_trouble_does_not_stop_the_other(fake: node.Node) -> None:
     assert [(one.user, one.names) for one in tick(fake)[0].removed] == [("alice", ("localhost/big:1",))]
 
 
+def test_what_a_user_says_of_containers_takes_none_of_roots(fake: node.Node) -> None:
+    fake.account("alice", 1000)
+    alice = fake.podmans["alice"] = Storage(fake.root, Disk(2), USER_STORAGE)
+    declare(fake, {"containers": {"max_per_workload": 1, "max_total": 1}, "users": ["alice"]}, workloads=WORKLOADS)
+    dead(fake, "web-1", 90)
+    root = fake.podmans["root"]
+    root.pod("job-1", created=fake.time - 2 * HOUR)
+    alice.pod("job-9", created=fake.time - 2 * HOUR + 1)
+    image = alice.image("localhost/hers:1", layers={"hers": 1})
+    for name in ("web-8", "web-9"):
+        alice.container(name, image, "exited", created=1.0, ended=fake.time + HOUR)
+    kept = dict(root.containers), dict(root.pods)
+    result, dummy = tick(fake)
+    assert (root.containers, root.pods) == kept
+    assert [one.user for one in result.removed] == ["alice"]
+
+
 def test_a_pass_starts_one_podman_for_each_user_and_ends_it(fake: node.Node, monkeypatch: pytest.MonkeyPatch) -> None:
     fake.account("alice", 1000)
     fake.podmans["alice"] = Storage(fake.root, Disk(2), USER_STORAGE)
