@@ -97,7 +97,7 @@ class Service:
         self.user = next((line.split(":")[0] for line in lines if line.split(":")[2] == user), "root")
         self.running.append(self)
 
-    def ask(self, request: t.Mapping[str, t.Any], dummy_timeout: float) -> Answer:
+    def ask(self, request: t.Mapping[str, t.Any], dummy_timeout: float, dummy_most: float) -> Answer:
         if "stat" in request:
             rows = [self.host.stamp(path) or [] for path in request["stat"]]
         elif "device" in request:

@@ -91,7 +91,7 @@ class Podman:
         try:
             if self.worker is None:
                 self.worker = self.serve(self.host, self.account)
-            return self.worker.ask({**request, "timeout": timeout}, timeout + SLACK_SECONDS)
+            return self.worker.ask({**request, "timeout": timeout}, timeout + SLACK_SECONDS, self.left)
         except ServiceError:
             self.close()
             raise

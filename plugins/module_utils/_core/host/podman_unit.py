@@ -107,9 +107,11 @@ class Worker:
         """Its standard streams."""
         return (self.process.stdin, self.process.stdout, self.process.stderr)
 
-    def ask(self, request: t.Mapping[str, t.Any], timeout: float) -> Answer:
-        """The answer to a request. Raises ServiceError; then there is no further answer."""
-        self.until = time.monotonic() + timeout + (START_SECONDS if self.first else 0.0)
+    def ask(self, request: t.Mapping[str, t.Any], timeout: float, most: float = float("inf")) -> Answer:
+        """The answer to a request, within ``most`` seconds, the start of the unit among them. Raises ServiceError; then there is
+        no further answer.
+        """
+        self.until = time.monotonic() + min(timeout + (START_SECONDS if self.first else 0.0), most)
         first, self.first = self.first, b""
         self.patience = 0.1  # A process that did not answer as it should is not waited for.
         self.write(first + json.dumps(request).encode() + b"\n")
@@ -174,7 +176,8 @@ class Worker:
         try:
             self.process.wait(self.patience)
         except subprocess.TimeoutExpired:
-            self.host.run("systemctl", "stop", self.unit, timeout=2 * END_SECONDS)
+            # Not waited for: what does not end when it is told to takes TimeoutStopSec=, of the time of a pass.
+            self.host.run("systemctl", "stop", "--no-block", self.unit, timeout=END_SECONDS)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(1.0)
             self.process.kill()

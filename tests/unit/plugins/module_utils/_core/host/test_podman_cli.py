@@ -9,7 +9,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from _core.host import podman_cli
+from _core.host import podman_cli, podman_unit
 from _core.host.command import Command
 from _core.host.files import Host
 from _core.host.podman_cli import Podman, PodmanError
@@ -76,7 +76,7 @@ class Asked:
         self.accounts.append(account)
         return self
 
-    def ask(self, request: t.Mapping[str, t.Any], dummy_timeout: float) -> Answer:
+    def ask(self, request: t.Mapping[str, t.Any], dummy_timeout: float, dummy_most: float) -> Answer:
         self.requests.append(request)
         answer = next((self.answers[key] for key in self.answers if key in request), Answer(404, "no", []))
         if isinstance(answer, Exception):
@@ -168,9 +168,9 @@ def test_a_user_has_a_share_of_the_pass(tmp_path: Path, monkeypatch: pytest.Monk
     host = Host(str(tmp_path), run=machine.run, uptime=lambda: clock[0])
 
     class Slow(Asked):
-        def ask(self, request: t.Mapping[str, t.Any], timeout: float) -> Answer:
-            clock[0] += request["timeout"]
-            return super().ask(request, timeout)
+        def ask(self, request: t.Mapping[str, t.Any], timeout: float, most: float) -> Answer:
+            clock[0] += min(timeout + podman_unit.START_SECONDS, most)  # as of one that is stopped when it starts
+            return super().ask(request, timeout, most)
 
     asked = Slow(path=ServiceError(124), version=ServiceError(124))
     monkeypatch.setattr(Podman, "serve", staticmethod(asked))

@@ -155,7 +155,7 @@ def test_a_line_without_end_is_not_waited_for(start: t.Callable[[str], Worker]) 
 def test_a_program_that_does_not_end_is_ended_with_its_unit(start: t.Callable[[str], Worker], machine: Machine) -> None:
     worker = start(HOSTILE_PROGRAMS["ignores SIGTERM"])
     worker.close()
-    assert machine.asked == [("systemctl", "stop", worker.unit)]
+    assert machine.asked == [("systemctl", "stop", "--no-block", worker.unit)]
 
 
 def test_the_units_own_words_are_the_reason(start: t.Callable[[str], Worker]) -> None:
@@ -189,3 +189,16 @@ def test_a_unit_has_limits_and_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp
     wanted = {"User=1007", "Slice=user-1007.slice", "MemoryMax=1G", "TasksMax=1024", "RuntimeMaxSec=600"}
     assert wanted <= {word.partition("=")[2] for word in words if word.startswith("--property=")}
     assert {"--pipe", "--wait", f"--unit={worker.unit}", "--setenv=HOME=/srv/alice"} <= set(words)
+
+
+def test_a_unit_that_does_not_start_takes_no_more_than_what_is_left(tmp_path: Path) -> None:
+    worker = Worker(Host(tmp_path), ALICE, [sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"])
+    began = time.monotonic()
+    try:
+        with pytest.raises(ServiceError) as raised:
+            worker.ask({"version": True}, 130.0, 0.5)
+    finally:
+        worker.process.kill()
+        worker.close()
+    assert raised.value.code == 124
+    assert time.monotonic() - began < 10.0
