@@ -61,6 +61,7 @@ from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 from ansible_collections.corral.node.plugins.module_utils._core.cli import profile_file
 from ansible_collections.corral.node.plugins.module_utils._core.model.values.errors import CorralError
+from ansible_collections.corral.node.plugins.plugin_utils.host_results import refuse_facts
 
 # ansible-core before 2.19 has no error for an omitted value, but a text that stands for it: the variable omit.
 OMITTED = getattr(errors, "AnsibleValueOmittedError", ())
@@ -81,8 +82,9 @@ class LookupModule(LookupBase):
         self, terms: list[t.Any], variables: t.Optional[dict[str, t.Any]] = None, **kwargs: t.Any
     ) -> list[dict[str, t.Any]]:
         try:
+            refuse_facts(variables or {})
             return self.layers(terms, variables or {}, kwargs)
-        except CorralError as error:
+        except (CorralError, ValueError) as error:
             raise AnsibleLookupError(str(error)) from error
 
     def layers(self, terms: list[t.Any], known: dict[str, t.Any], options: dict[str, t.Any]) -> list[dict[str, t.Any]]:

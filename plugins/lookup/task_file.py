@@ -58,6 +58,7 @@ from ansible.playbook.task import Task
 from ansible.playbook.task_include import TaskInclude
 from ansible.plugins.lookup import LookupBase
 from ansible.vars.manager import VariableManager
+from ansible_collections.corral.node.plugins.plugin_utils.host_results import refuse_facts
 from jinja2.exceptions import TemplateError
 
 # Since ansible-core 2.19 a text is a template only where it is marked as one.
@@ -75,6 +76,10 @@ class LookupModule(LookupBase):
         self, terms: list[t.Any], variables: t.Optional[dict[str, t.Any]] = None, **kwargs: t.Any
     ) -> list[dict[str, str]]:
         self.set_options(var_options=variables, direct=kwargs)
+        try:
+            refuse_facts(variables or {})
+        except ValueError as error:
+            raise errors.AnsibleLookupError(str(error)) from error
         return [self.found(os.path.expanduser(str(term)), (variables or {}).get("playbook_dir", "")) for term in terms]
 
     def found(self, name: str, folder: str) -> dict[str, str]:

@@ -27,7 +27,7 @@ UNPRINTABLE = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, directions of text, ha
 ITEM_VERDICTS = ("drift", "unchangeable", "unknown")
 NOTHING = type(None)
 TEXTS = ("name", "mode")
-MAPPINGS = ("pools", "effective_profile", "paused", "unconfirmed")
+MAPPINGS = ("pools", "effective_profile", "paused", "unconfirmed", "adopted")
 LINES = ("cpu_map", "cpu_map_now", "gc_report", "notes")
 ROWS = ("drift", "changes", "by_key", "problems", "numa_nodes", "workloads", "tenants")
 CELLS: dict[str, dict[str, tuple[type, ...]]] = {  # what the plan and the page have of each row
@@ -68,6 +68,13 @@ def message(result: t.Mapping[str, t.Any]) -> str:
     if heard:
         lines.append(heard[-1] if heard[0].startswith("Traceback") else heard[0])
     return "\n".join(lines)
+
+
+def refuse_facts(variables: t.Mapping[str, t.Any]) -> None:
+    """Raise ValueError where a host's facts have a variable of the collection: what is done here is the inventory's to say, not a node's."""
+    names = [str(name) for name in variables.get("ansible_facts") or () if re.match("_*corral_", str(name))]
+    if names:
+        raise ValueError(f"the node returned facts named as variables of Corral ({printable(', '.join(sorted(names)))}): look at the node")
 
 
 def named(hosts: t.Sequence[str]) -> str:

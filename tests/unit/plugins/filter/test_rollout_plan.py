@@ -173,3 +173,9 @@ def test_tags_that_select_nothing_are_no_plan_without_changes() -> None:
             rollout_plan(hosts, agents)
     found = {"drift": [], "changes": []}
     assert rollout_plan(hosts, {"n1": found, "n2": AGENT})["lines"][0] == "n1,n2: nothing to change"
+
+
+def test_what_a_node_adopts_is_a_mapping() -> None:
+    """A rollout writes it to a file on the controller: a list could be the tasks of another file there."""
+    plan = rollout_plan({"n1": {**profile(1), "adopted": [{"ansible.builtin.command": "id"}]}}, {"n1": AGENT})
+    assert "adopted is a list, expected a mapping" in plan["refused"]["n1"]
