@@ -63,9 +63,9 @@ KEYS = frozenset(
         "RequiresMountsFor", "Restart", "Slice", "Type", "Unit", "User", "WantedBy", "Wants", "Where",
     )
 )  # fmt: skip
-RESOURCES = re.compile(r"(Startup)?(Allowed|CPU|Device|Default|IO|Memory|Managed|Swap|Tasks)[A-Za-z]*|LimitN[A-Z]+")
+RESOURCES = re.compile(r"(Startup)?(Allowed|CPU|Device|Default(?!Environment)|IO|Memory|Managed|Swap|Tasks)[A-Za-z]*|LimitN[A-Z]+")
 NAMES = re.compile(
-    r"Environment|Description|Documentation|(Set|Load|Import)Credential(Encrypted)?"
+    r"(Default|Manager)?Environment|Description|Documentation|(Set|Load|Import)Credential(Encrypted)?"
 )  # those are kept, without values
 AGENT = re.compile(
     r"[@:+!-]*(/[a-z0-9/.]+ (-[A-Z] )*)?/usr/libexec/corral/[a-z0-9/._-]+( [a-z%-]+)*"
@@ -167,7 +167,7 @@ def unit_file(text: str) -> str:
         elif COMMANDS.fullmatch(key):
             found.append(f"{key}={command(value)}")
         elif NAMES.fullmatch(key):
-            found.append(f"{key}={variables(value) if key == 'Environment' else MARK if value else ''}")
+            found.append(f"{key}={variables(value) if key.endswith('Environment') else MARK if value else ''}")
         else:
             found.append(f"{MARK}={MARK}")
     return (HEADER if own else "") + "".join(f"{line}\n" for line in found)
