@@ -36,10 +36,12 @@ def first_found(host: Host, argv: t.Sequence[str]) -> tuple[str, str]:
     """The first word that why_not() looks for."""
     if not argv[0].startswith("/"):
         return argv[0], "is not an absolute path: write the program's path"
-    for word in (*argv, *interpreters(host, argv[0])):
-        said = changed_by_others(host, word) if word.startswith("/") else ""
-        if said:
-            return word, said
+    # The program is opened for its first line once only root can say what its path leads to: open(2) of a device may do something.
+    for words in (lambda: argv, lambda: interpreters(host, argv[0])):
+        for word in words():
+            said = changed_by_others(host, word) if word.startswith("/") else ""
+            if said:
+                return word, said
     return "", ""
 
 

@@ -215,3 +215,11 @@ def test_its_answer_is_that_of_the_program(answer: tuple[t.Any, ...], wanted: tu
 def test_words_reach_the_program_as_they_are() -> None:
     words = transient_unit.command_line(["/bin/sh", "-c", "echo $HOME ${X} %n"], {}, {})
     assert words[-3:] == ("/bin/sh", "-c", "echo $$HOME $${X} %n")
+
+
+def test_a_program_that_others_can_change_is_not_opened(fake: node.Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be a link to a device, whose open(2) does something (/dev/watchdog)."""
+    opened: list[str] = []
+    monkeypatch.setattr(Host, "first_line", lambda dummy, path: opened.append(path) or "")
+    fake.others[OK] = (0o755, 1000)
+    assert why(fake, OK)[0] == OK and not opened
