@@ -25,9 +25,11 @@ PROPERTIES = {
     "KillSignal": "SIGKILL",
     # Its exit code is the caller's to report: systemd's own lines would be several for each run.
     "LogLevelMax": "err",
-    # How it ended, in a line after all that it printed (systemd.exec(5), "Environment Variables Set on the Service").
-    "ExecStopPost": '/usr/bin/printf "\\n${SERVICE_RESULT} ${EXIT_CODE} ${EXIT_STATUS}"',
+    # How it ended, in lines after all that it printed (systemd.exec(5), "Environment Variables Set on the Service"). Not by ${NAME} in
+    # the command: a daemon-reload meanwhile reads the unit's file again, where systemd 257 has written $$ for each $.
+    "ExecStopPost": "/usr/bin/printenv CORRAL_END SERVICE_RESULT EXIT_CODE EXIT_STATUS",
 }
+END = {"CORRAL_END": ""}  # An empty line: the program's last one may have no end.
 # A user that exists for this run alone, who writes to a /tmp of its own, and reads and opens what each user may.
 UNPRIVILEGED = {"DynamicUser": "yes", "ProtectHome": "yes", "CapabilityBoundingSet": ""}
 
@@ -52,7 +54,7 @@ def run(
         "RuntimeMaxSec": f"{timeout:g}s",
         **({} if as_root else UNPRIVILEGED),
     }
-    words = transient_unit.command_line(argv, properties, {**ENVIRONMENT, **variables})
+    words = transient_unit.command_line(argv, properties, {**ENVIRONMENT, **variables, **END})
     return outcome(argv[0], timeout, run_foreign(words, timeout + SYSTEMD_SECONDS, {}))
 
 
@@ -60,8 +62,7 @@ def outcome(program: str, timeout: float, answer: Command) -> Command:
     """What systemd-run answered, as that of the program itself: how it ended stands in the last lines."""
     if answer.code == 124:
         return Command(124, "", f"{program}: no answer within {timeout:g} s")
-    output, dummy, last = answer.out.rpartition("\n")
-    result, how, status = [*last.split(" "), "", ""][:3]
+    output, result, how, status, *dummy = [*answer.out.rsplit("\n", 4), "", "", ""]
     if answer.err or how not in ("exited", "killed", "dumped"):
         said = answer.err or answer.out.strip().rpartition("\n")[2]
         return Command(126, "", f"{program}: systemd did not run it: {said or 'no reason given'}")

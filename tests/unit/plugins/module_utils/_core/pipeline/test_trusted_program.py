@@ -153,7 +153,7 @@ def test_a_check_is_run_as_root_only_where_its_profile_says_so(
 
     def answered(words: t.Sequence[str], *dummy: t.Any) -> Command:
         started.append(words)
-        return Command(0, "\nsuccess exited 0", "")
+        return Command(0, "\nsuccess\nexited\n0\n", "")
 
     host = Host()
     monkeypatch.setattr(foreign_program, "run_foreign", answered)
@@ -189,14 +189,14 @@ def outcome(code: int, out: str, err: str = "") -> Command:
 @pytest.mark.parametrize(
     ("answer", "wanted"),
     [
-        ((0, "fine\n\nsuccess exited 0"), (0, "fine\n", "")),
-        ((3, "no newline\nexit-code exited 3"), (3, "no newline", "")),
-        ((3, "\nexit-code exited 3"), (3, "", "")),
-        ((255, "x\n\nsignal killed KILL"), (-9, "x\n", "")),
-        ((255, "\ncore-dump dumped SEGV"), (-11, "", "")),
-        ((1, "x\n\ntimeout killed KILL"), (124, "", f"{OK}: no answer within 5 s")),
+        ((0, "fine\n\nsuccess\nexited\n0\n"), (0, "fine\n", "")),
+        ((3, "no newline\nexit-code\nexited\n3\n"), (3, "no newline", "")),
+        ((3, "\nexit-code\nexited\n3\n"), (3, "", "")),
+        ((255, "x\n\nsignal\nkilled\nKILL\n"), (-9, "x\n", "")),
+        ((255, "\ncore-dump\ndumped\nSEGV\n"), (-11, "", "")),
+        ((1, "x\n\ntimeout\nkilled\nKILL\n"), (124, "", f"{OK}: no answer within 5 s")),
         ((124, "", "systemd-run: no answer within 65 s"), (124, "", f"{OK}: no answer within 5 s")),
-        ((1, "\noom-kill killed KILL"), (126, "", f"{OK}: killed, as it needs more than 1G of memory")),
+        ((1, "\noom-kill\nkilled\nKILL\n"), (126, "", f"{OK}: killed, as it needs more than 1G of memory")),
         (
             (1, "Failed to connect to bus: No such file or directory\n"),
             (126, "", f"{OK}: systemd did not run it: Failed to connect to bus: No such file or directory"),
