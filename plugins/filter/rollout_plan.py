@@ -266,6 +266,8 @@ def key_line(one: EditedKey) -> str:
     extra += "" if one["disruption"] == "none" else f" [{one['disruption']}]"
     if one["kind"] == "drift":
         return f"drift from the profile applied before{extra}:"
+    if one["kind"] == "own":
+        return f"Corral's own units{extra}:"
     if one["kind"] == "first":
         return f"{one['key'] or 'the node'}{extra}:"
     before, after = (

@@ -308,18 +308,19 @@ by_key:
   description:
     - The same changes by the keys of the profile. Each key that was edited since the profile applied before, in the order of the
       keys, with the changes that follow from it. On a node without a profile before, each section.
-    - The last entry has what the profile applied before would change as well, which is drift.
+    - What the profile applied before would change as well is drift, and has an entry after these. The texts of Corral's own units
+      have an entry of their own, since they differ after an upgrade of the collection.
   returned: when O(state=present)
   type: list
   elements: dict
   contains:
     kind:
-      description: Either V(edited), V(first) for a section of a first profile, or V(drift).
+      description: Either V(edited), V(first) for a section of a first profile, V(drift), or V(own) for Corral's own units.
       type: str
       returned: always
       sample: edited
     key:
-      description: The key's path, with an item's name in place of its number (C(workloads[lane].hold)). Empty for drift.
+      description: The key's path, with an item's name in place of its number (C(workloads[lane].hold)). Empty for V(drift) and V(own).
       type: str
       returned: always
       sample: cpu.isolated.cores

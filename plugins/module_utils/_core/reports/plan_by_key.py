@@ -5,7 +5,8 @@
 # This module is private to the collection corral.node.
 """A plan by the keys of the profile: the keys that were edited, each with what changes on the node because of it.
 
-What the profile before would change as well is drift: the node differs from the profile that it has applied already.
+What the profile before would change as well is drift: the node differs from the profile that it has applied already. The texts of
+Corral's own units are none of it: another release of the collection writes others, and no profile says what is in them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ..managers import declaration, registry
 from ..model.plan.context import Context
 from ..model.plan.plan import Change
 from ..model.profile import compose, profile
+from ..model.systemd.unit_property import ETC
 from ..model.values.vocabulary import Disruption
 from . import change_text
 
@@ -25,7 +27,8 @@ if t.TYPE_CHECKING:
 
 HARMLESS: Disruption = "none"
 ITEM = re.compile(r"([a-z]+)\[([0-9]+)\]")  # an item of a list of the profile, which may have a name
-Kind = t.Literal["edited", "first", "drift"]
+OWN_UNIT = re.compile(rf"{ETC}/corral-[a-z@-]+\.(service|timer)")
+Kind = t.Literal["edited", "first", "drift", "own"]
 
 
 def of_plan(
@@ -34,7 +37,7 @@ def of_plan(
     applied: t.Optional[t.Mapping[str, t.Any]],
     drifted: t.Container[tuple[str, str, str]] = (),
 ) -> list[EditedKey]:
-    """The edited keys in the order of their paths with the lines of their changes, then drift.
+    """The edited keys in the order of their paths with the lines of their changes, then drift and Corral's own units.
 
     ``applied`` is the data of the profile that was applied before; None on a node that had none: each section is then one entry.
     ``drifted`` has the items (Change.item) by which the node differs from that profile.
@@ -90,16 +93,24 @@ def filled(
     keys: t.Sequence[str],
     drifted: t.Container[tuple[str, str, str]],
 ) -> list[EditedKey]:
-    """The entries with their changes, then one for drift where there is any."""
-    drift: EditedKey = {
-        "kind": "drift", "key": "", "before": None, "after": None, "origin": None, "disruption": HARMLESS, "changes": [],
-    }  # fmt: skip
+    """The entries with their changes, then one for drift and one for Corral's own units, where there is any of these."""
+    drift, own = without_key("drift"), without_key("own")
     for change, key in zip(changes, keys):
-        owner = drift if change.item() in drifted else nearest(entries, key) or drift
+        if change.item() in drifted:
+            owner = own if OWN_UNIT.fullmatch(change.subject) else drift
+        else:
+            owner = nearest(entries, key) or drift
         owner["changes"].append(change_text.line(change))
         if change.disruption != HARMLESS:
             owner["disruption"] = change.disruption
-    return [*entries, *([drift] if drift["changes"] else [])]
+    return [*entries, *(one for one in (drift, own) if one["changes"])]
+
+
+def without_key(kind: Kind) -> EditedKey:
+    """An entry for what follows from no key that was edited."""
+    return {
+        "kind": kind, "key": "", "before": None, "after": None, "origin": None, "disruption": HARMLESS, "changes": [],
+    }  # fmt: skip
 
 
 def nearest(entries: t.Sequence[EditedKey], key: str) -> t.Optional[EditedKey]:

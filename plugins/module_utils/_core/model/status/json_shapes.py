@@ -316,10 +316,11 @@ class ModuleResult(t.TypedDict):
 class EditedKey(t.TypedDict):
     """A key of the profile that was edited, or a section of a first profile, with what changes on the node because of it.
 
-    ``kind`` is ``edited``, ``first``, or ``drift``: what the profile applied before would change as well.
+    ``kind`` is ``edited``, ``first``, ``drift``: what the profile applied before would change as well; or ``own``: as drift, of the texts of
+    Corral's own units, which differ after an upgrade of the collection.
     """
 
-    kind: t.Literal["edited", "first", "drift"]
+    kind: t.Literal["edited", "first", "drift", "own"]
     key: str
     before: t.Any
     after: t.Any

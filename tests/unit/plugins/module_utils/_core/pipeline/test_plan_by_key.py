@@ -49,6 +49,18 @@ def test_an_edited_key_has_what_follows_from_it(fake: node.Node) -> None:
     assert any("corral_isolated.slice AllowedCPUs" in line for one in found for line in one["changes"])
 
 
+def test_an_upgrade_of_corrals_own_units_is_no_drift_of_the_profile(fake: node.Node) -> None:
+    sections = {"gc": {"containers": {"interval": "1h"}}, "cpu": {"reserved": {"cores_per_numa": 1}}}
+    assert not runs.declare(fake.host(), **sections).error
+    unit = "/etc/systemd/system/corral-gc.service"
+    text = fake.host().read(unit) or ""
+    fake.put(unit, text.replace("NoNewPrivileges=yes\n", ""))  # as an earlier release wrote it
+    (found,) = plan(fake, **sections)
+    assert (found["kind"], found["key"], len(found["changes"])) == ("own", "", 1)
+    assert unit in found["changes"][0]
+    assert "NoNewPrivileges" in text
+
+
 def workload(name: str, cpu: int) -> dict[str, t.Any]:
     return {"name": name, "match": {"unit": f"{name}.service"}, "limits": {"cpu": cpu, "memory": "16Mi"}}
 
