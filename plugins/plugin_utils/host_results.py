@@ -74,7 +74,9 @@ def refuse_facts(variables: t.Mapping[str, t.Any]) -> None:
     """Raise ValueError where a host's facts have a variable of the collection: what is done here is the inventory's to say, not a node's."""
     names = [str(name) for name in variables.get("ansible_facts") or () if re.match("_*corral_", str(name))]
     if names:
-        raise ValueError(f"the node returned facts named as variables of Corral ({printable(', '.join(sorted(names)))}): look at the node")
+        raise ValueError(
+            f"the node returned facts named as variables of Corral ({printable(', '.join(sorted(names)))}): look at the node"
+        )
 
 
 def named(hosts: t.Sequence[str]) -> str:

@@ -25,7 +25,14 @@ def test_a_node_does_not_say_where_the_controller_writes_or_what_it_runs(tmp_pat
         "corral_on_drift": "adopt", "corral_adopted_dir": str(put), "corral_drain_all": True,
         "corral_drain": str(put / "n1.yml"), "corral_report_file": str(report),
     }  # fmt: skip
-    result = {"ansible_facts": facts, "adopted": {"name": "x"}, "drift": [], "changes": [], "by_key": [], "in_sync": True}
+    result = {
+        "ansible_facts": facts,
+        "adopted": {"name": "x"},
+        "drift": [],
+        "changes": [],
+        "by_key": [],
+        "in_sync": True,
+    }
     node = tmp_path / "node"
     node.write_text(f"#!{sys.executable}\nprint({json.dumps(result)!r})\n", encoding="utf-8")
     node.chmod(0o755)
@@ -38,5 +45,7 @@ def test_a_node_does_not_say_where_the_controller_writes_or_what_it_runs(tmp_pat
         env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(CHECKOUT / ".ansible/collections"), "ANSIBLE_PIPELINING": "0"},
     )  # fmt: skip
     assert done.returncode != 0
-    assert "returned facts that are named as variables of Corral" in " ".join(done.stdout.split()), done.stdout + done.stderr
+    assert "returned facts that are named as variables of Corral" in " ".join(done.stdout.split()), (
+        done.stdout + done.stderr
+    )
     assert not put.exists() and not report.exists()

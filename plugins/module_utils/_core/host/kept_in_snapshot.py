@@ -63,7 +63,9 @@ KEYS = frozenset(
         "RequiresMountsFor", "Restart", "Slice", "Type", "Unit", "User", "WantedBy", "Wants", "Where",
     )
 )  # fmt: skip
-RESOURCES = re.compile(r"(Startup)?(Allowed|CPU|Device|Default(?!Environment)|IO|Memory|Managed|Swap|Tasks)[A-Za-z]*|LimitN[A-Z]+")
+RESOURCES = re.compile(
+    r"(Startup)?(Allowed|CPU|Device|Default(?!Environment)|IO|Memory|Managed|Swap|Tasks)[A-Za-z]*|LimitN[A-Z]+"
+)
 NAMES = re.compile(
     r"(Default|Manager)?Environment|Description|Documentation|(Set|Load|Import)Credential(Encrypted)?"
 )  # those are kept, without values

@@ -64,16 +64,17 @@ class Podman:
         self.inode, listener = unnamed_socket(f"{self.folder}/corral-podman-{os.getpid()}")
         try:
             self.lease = self.connect(END_SECONDS)
-            # The shell knows its own number, which sd_listen_fds(3) compares, and Podman takes that over from it.
-            shell = ["/bin/sh", "-c", 'LISTEN_PID=$$ exec "$0" "$@" 3<&0 </dev/null']
-            self.process = subprocess.Popen(  # pylint: disable=ansible-bad-function,consider-using-with  # it ends in close()
-                [*shell, *self.words],
+            self.process = subprocess.Popen(  # pylint: disable=all  # it ends in close(), and no thread runs yet
+                list(self.words),
                 stdin=listener.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                env={**os.environ, "LISTEN_FDS": "1"},
+                close_fds=False,  # hand_over() does
                 start_new_session=True,
+                preexec_fn=hand_over,  # noqa: PLW1509
             )
+        except FileNotFoundError:
+            raise Failed(NOT_INSTALLED, self.words[0]) from None
         finally:
             listener.close()  # Once Podman has ended a request is refused.
         self.reader = threading.Thread(target=self.keep_tail, daemon=True)
@@ -147,8 +148,6 @@ class Podman:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 code = self.process.wait(END_SECONDS)
             self.reader.join(END_SECONDS)
-        if code == NOT_INSTALLED:
-            return Failed(NOT_INSTALLED, self.words[0])
         return Failed(125, bytes(self.tail).decode(errors="replace") or why)
 
     def close(self) -> None:
@@ -159,6 +158,20 @@ class Podman:
         self.process.send_signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(END_SECONDS)
+
+
+def hand_over() -> None:
+    """In the process that becomes Podman: make standard input descriptor 3, the first that sd_listen_fds(3) looks at.
+
+    Only this process knows its own number, which sd_listen_fds(3) compares.
+    """
+    os.dup2(0, 3)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 3:
+            with contextlib.suppress(OSError):
+                os.set_inheritable(int(name), False)
+    os.environ.update(LISTEN_FDS="1", LISTEN_PID=str(os.getpid()))
 
 
 def unnamed_socket(path: str) -> tuple[int, socket.socket]:

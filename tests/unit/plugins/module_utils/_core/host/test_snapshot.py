@@ -206,5 +206,7 @@ def test_an_error_leaves_nothing_of_a_snapshot(host: Host, tmp_path: Path, monke
 
 
 def test_the_environment_that_systemd_gives_to_all_units_is_left_out() -> None:
-    text = kept_in_snapshot.kept("/etc/systemd/system.conf", b"[Manager]\nDefaultEnvironment=PASS=hunter2\nDefaultTasksMax=5\n").decode()
+    text = kept_in_snapshot.kept(
+        "/etc/systemd/system.conf", b"[Manager]\nDefaultEnvironment=PASS=hunter2\nDefaultTasksMax=5\n"
+    ).decode()
     assert "hunter2" not in text and "DefaultTasksMax=5" in text
