@@ -47,6 +47,7 @@ CELLS: dict[str, dict[str, tuple[type, ...]]] = {  # what the plan and the page 
         "memory_nodes": (str, NOTHING),
         "devices": (dict,),
         "tenant": (str, NOTHING),
+        "since": (int, NOTHING),
     },
 }
 SENTENCES = ("paused", "unconfirmed")  # mappings with their line as ``text``
@@ -123,8 +124,16 @@ def printable_result(result: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """A possible result, with each control character in it escaped. A message keeps its line feeds: it has a problem on each line."""
     return {
         key: printable(str(value), keep="\n") if key in MESSAGES and value else clean(value) if key in FIELDS else value
-        for key, value in result.items()
+        for key, value in {
+            **result,
+            **{field: whole(result[field], field) for field in CELLS if result.get(field)},
+        }.items()
     }
+
+
+def whole(rows: t.Sequence[dict[str, t.Any]], field: str) -> list[dict[str, t.Any]]:
+    """The rows of a table with all of its cells: what may be null may be missing, so of an older Corral."""
+    return [{**dict.fromkeys(CELLS[field]), **row} for row in rows]
 
 
 def clean(value: t.Any) -> t.Any:

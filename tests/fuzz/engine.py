@@ -31,7 +31,7 @@ from pathlib import Path
 import oracles
 from fuzz_target import Outcome, Target
 
-MODULES = ("fuzz_profiles", "fuzz_machines", "fuzz_nodes", "fuzz_texts", "fuzz_results")
+MODULES = ("fuzz_profiles", "fuzz_machines", "fuzz_nodes", "fuzz_texts", "fuzz_secrets", "fuzz_results")
 SECONDS = 15  # of a processor that an input may take
 WAIT = 120  # seconds that it may take in all, however busy the machine is
 MEMORY = 768 << 20  # more than a worker has when it begins
@@ -210,6 +210,7 @@ def work(jobs: t.Any, results: t.Any, seed: str, cache: str, at: t.Any) -> None:
                 limited = True
             depths: collections.Counter[str] = collections.Counter()
             findings = []
+            begun = time.monotonic()
             for number in range(first, first + count):
                 at[0], at[1] = names.index(name), number
                 found, finding, data = worker.run(name, seed, number)
@@ -218,7 +219,7 @@ def work(jobs: t.Any, results: t.Any, seed: str, cache: str, at: t.Any) -> None:
                     findings.append(finding)
                     save(cache, seed, finding, data)
             at[0] = -1
-            results.put((name, count, dict(depths), findings))
+            results.put((name, count, dict(depths), findings, time.monotonic() - begun))
     finally:
         worker.close()
 
@@ -258,7 +259,7 @@ def replay(file: str) -> list[Finding]:
 
 
 class Wanted(t.NamedTuple):
-    """What is to be run: so many inputs of each target, or as many as these seconds allow."""
+    """What is to be run: so many inputs of each target, or as many as these seconds allow, of which each target has its share."""
 
     names: tuple[str, ...]
     seed: str
@@ -273,6 +274,7 @@ def run(wanted: Wanted, cache: str) -> dict[str, Report]:
     jobs, results = context.Queue(), context.Queue()
     found = {name: Report(0, collections.Counter(), []) for name in wanted.names}
     next_of = dict.fromkeys(wanted.names, 0)
+    spent = dict.fromkeys(wanted.names, 0.0)
     begun = time.monotonic()
     running: list[tuple[t.Any, t.Any]] = []
     order = sorted(targets())
@@ -289,7 +291,7 @@ def run(wanted: Wanted, cache: str) -> dict[str, Report]:
         left = [name for name in wanted.names if not wanted.count or next_of[name] < wanted.count]
         if over or not left:
             return False
-        name = min(left, key=lambda one: next_of[one])
+        name = min(left, key=lambda one: (spent[one] if wanted.seconds else 0.0, next_of[one]))
         count = min(BLOCK, wanted.count - next_of[name]) if wanted.count else BLOCK
         jobs.put((name, next_of[name], count))
         next_of[name] += count
@@ -298,7 +300,7 @@ def run(wanted: Wanted, cache: str) -> dict[str, Report]:
     def take() -> bool:
         """Take the result of a block, if there is one, or see to a process that died. Whether a block is done with."""
         try:
-            name, count, depths, findings = results.get(timeout=1)
+            name, count, depths, findings, seconds = results.get(timeout=1)
         except queue.Empty:
             dead = next((row for row in running if not row[0].is_alive()), None)
             if dead is None:
@@ -311,6 +313,7 @@ def run(wanted: Wanted, cache: str) -> dict[str, Report]:
             begin()
             return True
         report = found[name]
+        spent[name] += seconds
         for depth, times in depths.items():
             report.depths[depth] = report.depths.get(depth, 0) + times
         found[name] = Report(report.inputs + count, report.depths, report.findings + findings)

@@ -172,10 +172,10 @@ class Snapshots(Target):
             data = gzip.compress(self.archive, 1, mtime=0) if packed else self.archive
             return mutation.mutated(chance, data)
         members = list(self.members)
-        for dummy in range(chance.choice((1, 3, 10))):
+        for dummy in range(chance.choice((1, 1, 1, 3, 10))):
             place = chance.randrange(len(members))
             name, form, link, content, size = members[place]
-            what = chance.randrange(6)
+            what = chance.choice((0, 0, 0, 1, 2, 3, 4, 5))
             if what == 0:
                 members[place] = (name, form, link, mutation.mutated(chance, content), size)
             elif what == 1:

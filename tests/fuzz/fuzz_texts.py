@@ -5,16 +5,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import random
 import typing as t
+from pathlib import Path
+from unittest import mock
 
 import mutation
 import yaml
 from _core.cli import profile_file
+from _core.host import podman_cli, podman_unit, podman_worker
+from _core.host.files import Host
 from _core.model.devices import cdi_spec
-from _core.model.gc_policy import gc_match, gc_records, image_layers, podman_json
+from _core.model.gc_policy import gc_match, gc_records, podman_json
 from _core.model.values.errors import CorralError
 from fuzz_target import Outcome, Target
 from oracles import texts_in
@@ -55,44 +60,123 @@ def plain(value: t.Any) -> t.Any:
     return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
 
 
+# A request of a pass with what answers it honestly.
+REQUESTS: dict[str, tuple[str, t.Callable[[podman_cli.Podman], t.Any]]] = {
+    "images": ("images", lambda podman: podman.images()),
+    "containers": ("containers", lambda podman: podman.containers()),
+    "pods": ("pods", lambda podman: podman.pods()),
+    "store": ("store", lambda podman: podman.store([])),
+    "store of an image": ("store_of_image", lambda podman: podman.store([IMAGE])),
+    "uses": ("event_uses", lambda podman: podman.recent_uses(0)),
+    "layers": ("layers", lambda podman: podman.layers("/storage", "overlay")),
+    "removal": ("refusal", lambda podman: podman.remove_image(IMAGE)),
+    "removal of an item": ("refusal", lambda podman: podman.remove_item(POD, volumes=True)),
+}  # fmt: skip
+IMAGE = podman_json.ListedImage(ID, ("quay.example/base:1", "x:2"), (), 4096, False)
+POD = gc_match.items([], podman_json.pods(ANSWERS["pods"]))[0]
+
+
+class Process:
+    """The process of a user's that asks Podman. It writes what it wants to, or what Podman answered."""
+
+    def __init__(self, folder: Path, kind: str, status: int, answer: t.Any) -> None:
+        self.file, self.kind, self.status, self.answer = folder / "list.json", kind, status, answer
+
+    def ask(self, request: t.Mapping[str, t.Any], dummy: float) -> podman_unit.Answer:
+        if self.kind == "lines":
+            return podman_unit.answer_of(iter(self.answer))
+        if "file" in request:
+            self.file.write_bytes(mutation.encoded(self.answer))
+            request = {**request, "file": str(self.file)}
+        elif "path" not in request:
+            raise podman_unit.ServiceError(125, self.answer[:1000])
+        lines = podman_worker.answers(dict(request), lambda *dummy: (self.status, self.answer))
+        return podman_unit.answer_of(iter(list(lines)))
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+
 class Podman(Target):
-    """Its answers as JSON; what is understood of them may be printed."""
+    """What a user's Podman answers, and what the process that asks it writes; what is understood of them may be printed."""
+
+    def prepare(self) -> None:
+        self.lines = {name: self.honest(*of) for name, of in REQUESTS.items()}
+
+    def honest(self, what: str, ask: t.Callable[[podman_cli.Podman], t.Any]) -> list[bytes]:
+        """The lines that answer a request, those of its first answer where there are more."""
+        lines: list[list[bytes]] = []
+
+        def answer(found: t.Iterator[bytes]) -> t.NoReturn:
+            lines.append(list(found))
+            raise podman_unit.ServiceError(125)
+
+        process = Process(self.folder, "body", 200, json.dumps(ANSWERS[what]))
+        with mock.patch.object(podman_unit, "answer_of", answer), contextlib.suppress(podman_cli.PodmanError):
+            ask(self.podman(process))
+        return lines[0]
+
+    def podman(self, process: Process) -> podman_cli.Podman:
+        podman = podman_cli.Podman(Host(str(self.folder), clock=lambda: 1_700_000_000.0, uptime=lambda: 500.0))
+        podman.serve = lambda *dummy: process  # type: ignore[assignment, return-value]
+        return podman
 
     def make(self, chance: random.Random) -> t.Any:
-        what = chance.choice(sorted(ANSWERS))
-        if chance.random() < 0.8:
-            return what, json.dumps(mutation.mutated_data(chance, ANSWERS[what]))
-        return what, mutation.mutated_text(chance, json.dumps(ANSWERS[what]))
+        name = chance.choice([*sorted(REQUESTS), "records"])
+        what = REQUESTS[name][0] if name in REQUESTS else name
+        if name == "records" or chance.random() < 0.5:
+            answer: t.Any = json.dumps(mutation.mutated_data(chance, ANSWERS[what]))
+            if chance.random() < 0.2:
+                answer = mutation.mutated_text(chance, json.dumps(ANSWERS[what]))
+            return name, "body", chance.choice((200, 200, 200, 204, 404, 500)), answer
+        return name, "lines", 0, self.hostile(chance, self.lines[name])
+
+    def hostile(self, chance: random.Random, lines: list[bytes]) -> list[bytes]:
+        """Lines of the process, some of them changed, left out, sent twice or in front of others."""
+        lines = list(lines)
+        for dummy in range(chance.choice((1, 1, 2, 4))):
+            place = chance.randrange(len(lines) + 1)
+            how = chance.randrange(8)
+            if place == len(lines):
+                lines.append(mutation.encoded(mutation.word(chance)))
+            elif how < 5:
+                with contextlib.suppress(ValueError, RecursionError):
+                    lines[place] = json.dumps(mutation.mutated_data(chance, json.loads(lines[place]))).encode()
+            elif how == 5:
+                lines[place] = mutation.mutated(chance, lines[place])
+            elif how == 6:
+                lines[place:place] = [lines[place]] * chance.choice((1, 1, 30))
+            else:
+                del lines[place]
+        # As Worker.lines() gives them; after the last one the process is not heard of again.
+        return [line[: podman_unit.LINE] for line in b"\n".join(lines).split(b"\n")]
 
     def run(self, data: t.Any) -> Outcome:
-        what, text = data
-        if what in ("refusal", "event_uses"):
-            found = getattr(podman_json, what)(text)
-            return Outcome("understood", tuple(texts_in(found)))
+        name, kind, status, answer = data
+        if name == "records":
+            return self.records(answer)
+        podman = self.podman(Process(self.folder, kind, status, answer))
+        try:
+            found = REQUESTS[name][1](podman)
+            self.decide(name, found)
+        except podman_cli.PodmanError as error:
+            return Outcome("refused", (str(error),))
+        return Outcome("not known" if found is None else "understood", tuple(texts_in(plain(found))))
+
+    def records(self, text: str) -> Outcome:
         try:
             loaded = json.loads(text)
         except (ValueError, RecursionError):
             return Outcome("not JSON")
-        if what == "records":
-            gc_records.to_data(gc_records.read(loaded, gc_records.Clock(1_700_000_000.0, 500.0, "first")))
-            return Outcome("understood")
-        try:
-            if what == "layers":
-                part = loaded if isinstance(loaded, dict) else {}
-                found = image_layers.read(part.get("images"), part.get("layers"))
-            else:
-                found = getattr(podman_json, what)(loaded)
-                self.decide(what, found)
-        except ValueError as error:
-            return Outcome("refused", (str(error),))
-        return Outcome("understood", tuple(texts_in(plain(found))))
+        gc_records.to_data(gc_records.read(loaded, gc_records.Clock(1_700_000_000.0, 500.0, "first")))
+        return Outcome("records")
 
-    def decide(self, what: str, found: t.Any) -> None:
+    def decide(self, name: str, found: t.Any) -> None:
         """What garbage collection asks of it."""
-        if what == "images":
+        if name == "images":
             for image in found:
                 gc_match.keeps_image(("quay.example/*", "localhost/keep", f"sha256:{ID}"), image)
-        if what == "containers":
+        if name == "containers":
             podman_json.last_uses(found, 1_700_000_000.0)
             for item in gc_match.items(found, []):
                 gc_match.kept(item, ("web*",), ("app=web",))

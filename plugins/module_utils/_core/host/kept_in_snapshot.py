@@ -73,6 +73,7 @@ AGENT = re.compile(
     r"[@:+!-]*(/[a-z0-9/.]+ (-[A-Z] )*)?/usr/libexec/corral/[a-z0-9/._-]+( [a-z%-]+)*"
 )  # Python and its program
 PROSE = re.compile(r"# [A-Z0-9a-z'-][^=]* ")  # a comment, and no setting that is commented out
+COMMENT = re.compile(r"\s#.*")  # of YAML, after a value
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 KUBELET = frozenset(
     (
@@ -82,7 +83,7 @@ KUBELET = frozenset(
 )  # fmt: skip
 SYSCTL = re.compile(r"-?\s*(kernel[./](pid_max|threads-max|numa_balancing)|vm[./][a-z0-9_]+)")
 TUNED = re.compile(
-    r"include|summary|transparent_hugepages|(no|not_)?\w*(cores|cpus|affinity|cpulist)\w*|(kernel|vm)\.[a-z0-9_.-]+"
+    r"include|summary|transparent_hugepages|(no|not_)?\w*(cores|cpus|affinity|cpulist)\w*|" + SYSCTL.pattern
 )
 SEES_ALL = ("cgroup", "cgroup2", "hugetlbfs", "proc", "sysfs", "tmpfs")  # file systems whose options tell of no account
 
@@ -222,15 +223,19 @@ def mounts(text: str) -> str:
         head, dash, tail = line.partition(" - ")
         kind, source, options = tail.split(" ")[:3]
         if kind not in SEES_ALL:
-            options = options.partition(",")[0] if options[:2] in ("rw", "ro") else MARK
-            source = source if re.fullmatch(r"/dev/[A-Za-z0-9/_.-]+|[a-z0-9_]+", source) else MARK
+            access = options.partition(",")[0]
+            options = access if access in ("rw", "ro") else MARK
+            source = source if source == kind or re.fullmatch(r"/dev/[A-Za-z0-9/_.-]+", source) else MARK
         found.append(f"{head}{dash}{kind} {source} {options}\n")
     return "".join(found)
 
 
 def accounts(text: str) -> str:
-    rows = (line.split(":") for line in text.splitlines() if line.count(":") > 2)
-    return "".join(f"{row[0]}:x:{row[2]}:{row[3] if len(row) > 4 else ''}:::\n" for row in rows)
+    rows = ((*line.split(":"), "") for line in text.split("\n") if line.count(":") > 2)
+    numbered = ((row[0], row[2], row[3] if len(row) > 5 else "") for row in rows)
+    return "".join(
+        f"{name}:x:{number}:{group}:::\n" for name, number, group in numbered if f"{number}{group}".isdecimal()
+    )
 
 
 def cron(text: str) -> str:
@@ -268,7 +273,7 @@ def kubelet_config(text: str) -> str:
             found.append(line if keeps else f"{key}: {MARK}")
         elif keeps or line.strip() in ("", "---"):
             found.append(line if line[:1] in (" ", "-", "") or line.strip() == "---" else f"# {MARK}")
-    return "".join(f"{line}\n" for line in found)
+    return "".join(f"{COMMENT.sub('', line)}\n" for line in found)
 
 
 def originals(text: str) -> str:
@@ -276,13 +281,11 @@ def originals(text: str) -> str:
     rows = state.checked_data(json.loads(text))
     for row in rows:
         before = row["before"]
-        for field in ("value", "runtime"):
-            if before.get(field) and before["kind"] in ("file", "property", "link"):
-                path = before["target"] if before["kind"] == "file" else CONTROL
-                if before["kind"] == "file" or "\n" in before[field]:
-                    before[field] = kept(path, before[field].encode("utf-8", "surrogateescape")).decode(
-                        "utf-8", "surrogateescape"
-                    )
+        is_property = before["kind"] == "property"
+        field, path = ("runtime", CONTROL) if is_property else ("value", before["target"])
+        if before.get(field) and before["kind"] in ("file", "link", "property"):
+            text_before = kept(path, before[field].encode("utf-8", "surrogateescape"))
+            before[field] = text_before.decode("utf-8", "surrogateescape")
     return state.checked_text(rows)
 
 

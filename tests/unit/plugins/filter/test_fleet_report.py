@@ -540,6 +540,12 @@ def test_a_host_with_impossible_data_has_failed_and_the_others_are_reported(lie:
     assert fleet_report({"a": IN_SYNC}, {"a": {"drift": [7]}})["hosts"]["a"]["verdict"] == "failed"
 
 
+def test_a_row_of_an_older_corral_is_shown_without_what_it_does_not_know() -> None:
+    old = {key: LANE[key] for key in ("name", "state", "cpus", "devices")}
+    (shown,) = fleet_report({"a": {**IN_SYNC, "workloads": [old]}}, {"a": SKIPPED})["hosts"]["a"]["workloads"]
+    assert shown == {**old, "reason": None, "memory_nodes": None, "tenant": None, "since": None}
+
+
 def test_no_host_writes_a_control_character_or_a_line_of_another_host() -> None:
     bad = "x\x1b[2J\nb: in sync\u202e\u2028\ud800"
     lie = {**IN_SYNC, "name": bad, "cpu_map": [bad]}

@@ -255,5 +255,6 @@ def event_uses(found: t.Iterable[t.Sequence[t.Any]]) -> dict[str, float]:
         except (ValueError, IndexError):
             continue
         if isinstance(name, str):
+            name = printable(name)  # as of ListedContainer
             uses[name] = max(uses.get(name, 0.0), when)
     return uses

@@ -71,6 +71,8 @@ def from_data(data: t.Mapping[str, t.Any]) -> Original:
     optional = (one for one in (found.value, found.link, found.runtime) if one is not None)
     if not all(isinstance(one, str) for one in (*texts, *optional)) or not isinstance(found.mode, int):
         raise TypeError("not the JSON form of an original")
+    if found.kind == "property" and found.name not in unit_limits.FILES and found.name != DEVICE_ALLOW:
+        raise TypeError("no property that Corral sets")
     return found
 
 

@@ -99,13 +99,15 @@ FILES: dict[str, tuple[str, str]] = {
     ),
     "/proc/7/environ": (f"PASS={SECRET}\0", f"{MARK}\n"),
     "/proc/1/mountinfo": (
-        MOUNT.format("/a", "hugetlbfs", "h", "rw,pagesize=2M") + MOUNT.format("/b", "cifs", f"//{SECRET}/x", f"rw,username={SECRET}"),
-        MOUNT.format("/a", "hugetlbfs", "h", "rw,pagesize=2M") + MOUNT.format("/b", "cifs", MARK, "rw"),
+        MOUNT.format("/a", "hugetlbfs", "h", "rw,pagesize=2M") + MOUNT.format("/b", "cifs", f"//{SECRET}/x", f"rw,username={SECRET}")
+        + MOUNT.format("/c", "fuse.x", SECRET, f"rw{SECRET},a"),
+        MOUNT.format("/a", "hugetlbfs", "h", "rw,pagesize=2M") + MOUNT.format("/b", "cifs", MARK, "rw")
+        + MOUNT.format("/c", "fuse.x", MARK, MARK),
     ),
-    "/etc/passwd": (f"root:{SECRET}:0:0:{SECRET}:/{SECRET}:/bin/sh\n", "root:x:0:0:::\n"),
+    "/etc/passwd": (f"root:{SECRET}:0:0:{SECRET}:/{SECRET}:/bin/sh\na:x:7:{SECRET}:7:/:/\n", "root:x:0:0:::\n"),
     "/etc/group": (f"kvm:{SECRET}:104:a,b\n", "kvm:x:104::::\n"),
     "/var/lib/kubelet/config.yaml": (
-        f"# {SECRET}\n{KUBELET}maxPods: 7\nstaticPodURLHeader:\n  Authorization:\n  - {SECRET}\nkubeReserved:\n  cpu: 500m\n",
+        f"# {SECRET}\n{KUBELET}maxPods: 7 # {SECRET}\nstaticPodURLHeader:\n  Authorization:\n  - {SECRET}\nkubeReserved:\n  cpu: 500m\n",
         f"{KUBELET}maxPods: 7\nstaticPodURLHeader: {MARK}\nkubeReserved:\n  cpu: 500m\n",
     ),
     "/var/lib/kubelet/kubeadm-flags.env": (
@@ -128,8 +130,8 @@ FILES: dict[str, tuple[str, str]] = {
     ),
     "/etc/cdi/x.yaml": (f"kind: a/b\nenv: {SECRET}\n", f"{MARK}\n"),
     "/etc/tuned/own/tuned.conf": (
-        f"[main]\ninclude=x\n[variables]\nisolated_cores=2-3\n[script]\nscript={SECRET}\n",
-        f"[main]\ninclude=x\n[variables]\nisolated_cores=2-3\n[script]\n{MARK}={MARK}\n",
+        f"[main]\ninclude=x\n[variables]\nisolated_cores=2-3\n[script]\nscript={SECRET}\nkernel.x={SECRET}\n",
+        f"[main]\ninclude=x\n[variables]\nisolated_cores=2-3\n[script]\n{MARK}={MARK}\n{MARK}={MARK}\n",
     ),
     "/srv/what/a/new/reader/reads": (f"{SECRET}\n", f"{MARK}\n"),
     "/run/corral/inputs": (SECRET, f"{MARK}\n"),
@@ -154,6 +156,15 @@ def test_the_originals_keep_no_secret_of_the_files_that_they_are_of() -> None:
     kept = kept_in_snapshot.kept(state.BEFORE, state.checked_text(rows).encode()).decode()
     assert SECRET not in kept
     assert state.checked_data(json.loads(kept))[0]["before"]["value"] == KEPT_OF_UNIT
+    # Neither a file in place of a link nor a drop-in of the running system's has to have a second line.
+    rows[0]["before"] = {"kind": "link", "target": "/usr/bin/corral", "value": SECRET}
+    rows.append(
+        {
+            **rows[0],
+            "before": {"kind": "property", "target": "a.slice", "value": "7", "runtime": f"Environment={SECRET}"},
+        }
+    )
+    assert SECRET not in kept_in_snapshot.kept(state.BEFORE, state.checked_text(rows).encode()).decode()
     assert kept_in_snapshot.kept(state.BEFORE, b"{}") == f"{MARK}\n".encode()
 
 

@@ -189,3 +189,7 @@ def test_what_is_out_of_bounds_is_no_value(of: t.Callable[[t.Any], t.Any], data:
 def test_a_row_of_another_length_is_none() -> None:
     with pytest.raises(ValueError, match="another length"):
         podman_json.named_rows([[1, 2], [1]], ("a", "b"))
+
+
+def test_an_event_names_an_image_as_its_container_does() -> None:
+    assert podman_json.event_uses([["a\x1b\nb", 5], [7, 5], []]) == {"a\\x1b\\nb": 5.0}
