@@ -85,7 +85,10 @@ class Results(Target):
         report = controller_plugins.load("filter.fleet_report").fleet_report(hosts, agents)
         page = self.forms[form](report)
         json.dumps(report)
-        shown = ["\n".join(plan["lines"]), "\n".join(report["lines"]), page, *texts_in(plan["refused"])]
+        shown = ["\n".join(plan["lines"]), "\n".join(report["lines"])]
+        # A message has a problem on each line: so a case of JUnit has it, and a reason that is data.
+        shown += page.split("\n") if form == "xml" else [page]
+        shown += [line for text in texts_in(plan["refused"]) for line in text.split("\n")]
         verdicts = {host["verdict"] for host in report["hosts"].values()}
         depth = "some of it refused" if "impossible data" in "\n".join(report["lines"]) else f"shown as {form}"
         wrong = ""

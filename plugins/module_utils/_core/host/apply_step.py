@@ -21,7 +21,7 @@ from ..model.profile.schema_types import is_own
 from ..model.systemd import unit_limits
 from ..model.systemd.unit_property import DEVICE_ALLOW, control_file
 from ..model.workload.grants import is_exclusive, is_workloads
-from . import cgroup, mounts, state, systemd, workload_state
+from . import cgroup, kernel_text, mounts, state, systemd, workload_state
 from .files import Host
 
 if t.TYPE_CHECKING:
@@ -227,7 +227,7 @@ def fill_pool(host: Host, step: Step) -> None:
 def pages(host: Host, path: str) -> int:
     """The number in a kernel file, 0 when it cannot be read."""
     text = (host.read(path) or "").strip()
-    return int(text) if text.isdecimal() else 0
+    return kernel_text.count(text) or 0
 
 
 def set_property(host: Host, step: Step, masks: Masks) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from . import kernel_text
 from .files import Host
 
 
@@ -43,10 +44,10 @@ def available(host: Host, size_kib: int) -> t.Optional[int]:
 def default_kib(host: Host) -> t.Optional[int]:
     """The default size of huge pages, in KiB (Hugepagesize of proc_meminfo(5))."""
     fields = (host.lines("/proc/meminfo", "Hugepagesize:") or "").split()
-    return int(fields[1]) if len(fields) > 1 and fields[1].isdecimal() else None
+    return kernel_text.count(fields[1]) if len(fields) > 1 else None
 
 
 def number(host: Host, path: str) -> t.Optional[int]:
     """The number in a kernel file."""
     text = (host.read(path) or "").strip()
-    return int(text) if text.isdecimal() else None
+    return kernel_text.count(text)

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from . import conmon
+from . import conmon, kernel_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,14 +51,17 @@ def first_process(host: Host, group: str, pidfile: str) -> t.Optional[int]:
     """The first process of a container: the one that its monitor started, else the one with the lowest PID."""
     pids = processes(host, group)
     text = (host.read(pidfile) or "").strip() if pidfile.startswith("/") else ""
-    if text.isdecimal() and int(text) in pids:
-        return int(text)
+    recorded = kernel_text.count(text)
+    if recorded in pids:
+        return recorded
     return min(pids) if pids else None
 
 
 def processes(host: Host, group: str) -> set[int]:
     """The processes in a control group and below it."""
-    found = {int(word) for word in (host.read(f"{group}/cgroup.procs") or "").split() if word.isdecimal()}
+    found = {
+        pid for pid in map(kernel_text.count, (host.read(f"{group}/cgroup.procs") or "").split()) if pid is not None
+    }
     return found.union(*(processes(host, f"{group}/{name}") for name in host.folders(group)))
 
 

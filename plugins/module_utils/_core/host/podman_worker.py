@@ -143,10 +143,9 @@ class Podman:
 
     def ended(self, why: str) -> Failed:
         """Why there is no answer: what Podman said before it ended, else ``why``."""
-        code: t.Optional[int] = None
         if self.process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                code = self.process.wait(END_SECONDS)
+                self.process.wait(END_SECONDS)
             self.reader.join(END_SECONDS)
         return Failed(125, bytes(self.tail).decode(errors="replace") or why)
 

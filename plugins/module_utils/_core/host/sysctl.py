@@ -11,6 +11,7 @@ import typing as t
 
 from ..model.values.records import NamedTuple
 from ..model.workload import task_budget
+from . import kernel_text
 from .files import Host
 
 if t.TYPE_CHECKING:
@@ -35,7 +36,7 @@ def path_of(key: str) -> str:
 def live(host: Host, key: str) -> t.Optional[int]:
     """The value in force, None when it cannot be read."""
     text = (host.read(path_of(key)) or "").strip()
-    return int(text) if text.isdecimal() else None
+    return kernel_text.count(text)
 
 
 def task_limits(host: Host, pids: Pids, before: t.Mapping[str, str]) -> dict[str, t.Optional[int]]:
@@ -48,7 +49,7 @@ def running_tasks(host: Host) -> t.Optional[int]:
     """How many tasks (processes and threads) there are: the fourth field of proc_loadavg(5)."""
     fields = (host.read("/proc/loadavg") or "").split()
     total = fields[3].rpartition("/")[2] if len(fields) > 3 else ""
-    return int(total) if total.isdecimal() else None
+    return kernel_text.count(total)
 
 
 def later_entries(host: Host, keys: t.Container[str]) -> dict[str, Entry]:

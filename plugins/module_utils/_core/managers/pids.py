@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..host import cgroup, sysctl, systemd
+from ..host import cgroup, kernel_text, sysctl, systemd
 from ..host.files import Host
 from ..model.plan import make_step
 from ..model.plan.context import Context
@@ -348,7 +348,7 @@ def tasks_max(host: Host, unit: str) -> t.Optional[int]:
 
 def number(text: str) -> t.Optional[int]:
     """A limit as a number; None for a text that is no number, such as "max"."""
-    return int(text) if text.isdecimal() else None
+    return kernel_text.count(text)
 
 
 MANAGER = Manager(NAME, plan, WRITES, live="TasksMax", key_of=key_of, describe=describe)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..values.printable_text import printable
 from ..values.records import NamedTuple
 from .config_values import seconds
 from .kubelet_options import CONFIGURATION, NEWEST
@@ -287,7 +288,7 @@ def flag_layers(flags: t.Mapping[str, str]) -> tuple[list[Layer], list[str]]:
         try:
             value = FLAG_KINDS[kind](text)
         except ValueError:
-            problems.append(f"--{name}={text}: is no {kind} as the kubelet reads it")
+            problems.append(printable(f"--{name}={text}: is no {kind} as the kubelet reads it"))
             continue
         layers.append(Layer(f"--{name}", {key: value}))
     return layers, problems

@@ -283,3 +283,8 @@ def test_each_value_has_the_origin_of_the_last_file_that_sets_it(files: list[dic
             yield path
 
     assert {path for path in leaves(found.data, ()) if found.get(*path) not in ({}, None)} <= set(found.origins)
+
+
+def test_what_is_said_of_a_flag_stays_on_its_line() -> None:
+    dummy, (said,) = kubelet_config.flag_layers({"max-pods": "7\r\nkubelet: in order\x1b[2J"})
+    assert said.startswith("--max-pods=7\\r\\nkubelet: in order\\x1b[2J: is no")
