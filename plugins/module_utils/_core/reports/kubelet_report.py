@@ -19,7 +19,7 @@ from ..model.kubelet.kubelet_sizing import Amount
 from ..model.kubelet.pod_findings import Finding
 from ..model.kubelet.state_files import CpuState, DeviceEntry
 from ..model.plan.plan import Change
-from ..model.values import cpuset
+from ..model.values import cpuset, printable_text
 from ..model.values.errors import shown as printable
 from ..pipeline.kubelet_inspection import Inspection
 from ..pipeline.kubelet_mending import Mended
@@ -73,7 +73,7 @@ def devices_data(file: File, entries: t.Iterable[DeviceEntry]) -> KubeletDevices
 def devices_lines(file: File, entries: t.Sequence[DeviceEntry]) -> list[str]:
     """The device manager's assignments as text, below its file."""
     given = device_assignments(entries) if entries else ["the kubelet has given out no devices"]
-    return [f"{file.path}: {of_file(file)}", *([] if file.refusal else given)]
+    return [printable_text.printable(f"{file.path}: {of_file(file)}"), *([] if file.refusal else given)]
 
 
 def file_data(one: File) -> KubeletFile:
@@ -195,9 +195,8 @@ def lines(found: Inspection) -> list[str]:
     # Without the assignments of CPUs nothing can be found: that is not the same as nothing wrong.
     unread = [one.path for one in found.refusals if found.cpus is None and one.path.endswith("/cpu_manager_state")]
     unknown = [f"unknown whether assignments leak or CPUs overlap: {path} cannot be read" for path in unread]
-    return (
-        [*said, "", *findings, *unknown] if findings or unknown else [*said, "", "no assignment leaks, no CPUs overlap"]
-    )
+    said += ["", *(findings + unknown or ["no assignment leaks, no CPUs overlap"])]
+    return list(map(printable_text.printable, said))  # Paths of files are read as they are.
 
 
 def drift_text(found: Inspection, one: Change) -> str:

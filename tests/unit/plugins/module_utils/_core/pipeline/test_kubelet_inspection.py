@@ -114,6 +114,13 @@ def test_a_node_in_order_has_no_findings(tree: Tree) -> None:
     assert main(["kubelet", "--root", str(tree.folder)]) == 0
 
 
+def test_a_path_of_a_kubelet_stays_on_its_line(tree: Tree) -> None:
+    tree.run("--config=/none\nno assignment leaks\x1b[2J", "--root-dir=/other\r\nlib")
+    said = kubelet_report.lines(tree.look())
+    assert any("/none\\nno assignment leaks\\x1b[2J" in line for line in said)
+    assert all(line.isprintable() for line in said)
+
+
 def test_what_the_running_kubelet_has_otherwise_is_named(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     # A copy of a node is not asked, so its kubelet tells nothing.
     assert kubelet_report.to_data(tree.look())["config_running"] is None
