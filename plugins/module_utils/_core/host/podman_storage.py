@@ -38,7 +38,10 @@ def stamps(paths: t.Sequence[str], rows: t.Sequence[t.Sequence[t.Any]]) -> t.Opt
 
     One that an earlier configuration left does not tell: then what only the database says is seen with the next pass that asks.
     """
-    known = all(not row or (len(row) == 4 and all(type(value) is int for value in row)) for row in rows)
+    known = all(
+        not row or (len(row) == 4 and all(isinstance(value, int) and not isinstance(value, bool) for value in row))
+        for row in rows
+    )
     if len(rows) != len(paths) or not known or not any(rows[: len(DATABASES)]):
         return None
     return {path: list(row) if row else None for path, row in zip(paths, rows)}

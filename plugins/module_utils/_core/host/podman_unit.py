@@ -213,9 +213,9 @@ def answer_of(lines: t.Iterator[bytes]) -> Answer:
         said, code, status = row.get("said"), row.get("code"), row.get("status")
         if not isinstance(said, str):
             break
-        if type(code) is int and 0 < code < 256:
+        if isinstance(code, int) and not isinstance(code, bool) and 0 < code < 256:
             raise ServiceError(code, said)
-        if type(status) is int and (status == 0 or 100 <= status < 600):
+        if isinstance(status, int) and not isinstance(status, bool) and (status == 0 or 100 <= status < 600):
             return Answer(status, said, rows)
         break
     raise ServiceError(125, "a line of its answer is not as expected")
