@@ -136,6 +136,9 @@ class Service:
             return 200, json.dumps({"ExitCode": answer.code, "Errors": [said]})
         return 500, json.dumps({"cause": said, "message": said, "response": 500})
 
+    def hang_up(self) -> None:
+        assert self in self.running
+
     def close(self) -> None:
         self.running.remove(self)
 

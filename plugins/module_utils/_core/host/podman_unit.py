@@ -134,9 +134,8 @@ class Worker:
         """The lines that come. Raises ServiceError."""
         while True:
             while self.whole:
-                yield self.whole.pop()
-            if len(self.rest) > LINE:
-                raise ServiceError(125, f"a line of its answer is longer than {LINE >> 10} KiB")
+                yield within(self.whole.pop())
+            within(self.rest)
             self.wait(self.output)
             try:
                 chunk = os.read(self.output, 1 << 16)
@@ -160,7 +159,7 @@ class Worker:
 
         code: t.Optional[int] = None
         with contextlib.suppress(subprocess.TimeoutExpired):
-            code = self.process.wait(END_SECONDS)
+            code = self.process.wait(max(min(self.until - time.monotonic(), END_SECONDS), 0.0))
         said = b""
         with contextlib.suppress(BlockingIOError):
             said = os.read(self.said, 1 << 12)
@@ -168,22 +167,35 @@ class Worker:
             return ServiceError(NOT_INSTALLED, PYTHON[0])
         return ServiceError(125, said.decode(errors="replace") or "the process that asks it has ended")
 
+    def hang_up(self) -> None:
+        """Tell the process that nothing more is asked: from now on it has its time to end."""
+        t.cast("t.IO[bytes]", self.process.stdin).close()
+        self.until = time.monotonic() + self.patience
+
     def close(self) -> None:
         """End the process and its unit, with all that runs in it."""
         import subprocess
 
-        t.cast("t.IO[bytes]", self.process.stdin).close()
+        if not t.cast("t.IO[bytes]", self.process.stdin).closed:
+            self.hang_up()
         try:
-            self.process.wait(self.patience)
+            self.process.wait(max(self.until - time.monotonic(), 0.0))
         except subprocess.TimeoutExpired:
             # Not waited for: what does not end when it is told to takes TimeoutStopSec=, of the time of a pass.
             self.host.run("systemctl", "stop", "--no-block", self.unit, timeout=END_SECONDS)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(1.0)
+                self.process.wait(max(self.until + 1.0 - time.monotonic(), 0.0))
             self.process.kill()
             self.process.wait()
         for one in self.streams:
             one.close()
+
+
+def within(line: bytes) -> bytes:
+    """A line, or what came of it, that is not too long. Raises ServiceError."""
+    if len(line) > LINE:
+        raise ServiceError(125, f"a line of its answer is longer than {LINE >> 10} KiB")
+    return line
 
 
 def program_text() -> str:

@@ -83,6 +83,9 @@ class Asked:
             raise answer
         return answer
 
+    def hang_up(self) -> None:
+        pass
+
     def close(self) -> None:
         self.closed += 1
 

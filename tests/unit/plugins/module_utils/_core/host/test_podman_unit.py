@@ -13,7 +13,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from _core.host import podman_unit
+from _core.host import podman_cli, podman_unit
 from _core.host.command import Command
 from _core.host.files import Host
 from _core.host.podman_unit import Account, ServiceError, Worker, answer_of
@@ -152,10 +152,49 @@ def test_a_line_without_end_is_not_waited_for(start: t.Callable[[str], Worker]) 
         start(HOSTILE_PROGRAMS["a line without end"]).ask({}, 60.0)
 
 
+@pytest.mark.parametrize("more, fits", [(0, True), (1, False), (40_000, False)])
+def test_a_whole_line_has_the_same_limit(more: int, fits: bool, start: t.Callable[[str], Worker]) -> None:
+    row = f"""b'["' + b'x' * {podman_unit.LINE + more - 4} + b'"]\\n'"""
+    worker = start(f"import sys; sys.stdin.readline(); sys.stdout.buffer.write({row} + {END!r} + b'\\n')")
+    if fits:
+        assert len(worker.ask({}, 20.0).rows[0][0]) == podman_unit.LINE - 4
+    else:
+        with pytest.raises(ServiceError, match="longer than 256 KiB"):
+            worker.ask({}, 20.0)
+
+
 def test_a_program_that_does_not_end_is_ended_with_its_unit(start: t.Callable[[str], Worker], machine: Machine) -> None:
     worker = start(HOSTILE_PROGRAMS["ignores SIGTERM"])
     worker.close()
     assert machine.asked == [("systemctl", "stop", "--no-block", worker.unit)]
+
+
+def test_many_that_do_not_end_take_no_longer_than_one(
+    start: t.Callable[[str], Worker], machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has answered as it should, and so has time to end by itself."""
+    monkeypatch.setattr(podman_unit, "END_SECONDS", 2.0)
+    program = f"import sys, time; sys.stdin.readline(); print({END.decode()!r}, flush=True); time.sleep(60)"
+    host = Host("/", run=machine.run)
+    podmans = podman_cli.Podmans(host, 4)
+    for user in ("alice", "bob", "carol", "dave"):
+        podmans.asked[user] = podman = podman_cli.Podman(host)
+        podman.worker = start(program)
+        podman.worker.ask({}, 20.0)
+    begun = time.monotonic()
+    podmans.close()
+    assert 2.0 < time.monotonic() - begun < 5.0
+    assert len(machine.asked) == 4
+
+
+def test_one_that_closes_its_output_and_stays_takes_no_more_than_its_time(
+    start: t.Callable[[str], Worker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(podman_unit, "END_SECONDS", 20.0)
+    begun = time.monotonic()
+    with pytest.raises(ServiceError):
+        start(HOSTILE_PROGRAMS["closes"]).ask({}, 60.0, 1.0)
+    assert time.monotonic() - begun < 5.0
 
 
 def test_the_units_own_words_are_the_reason(start: t.Callable[[str], Worker]) -> None:
