@@ -251,7 +251,10 @@ def checked() -> None:
     pid = run("systemctl", "show", "-p", "MainPID", "--value", "one")
     timeout = json.loads(read("/etc/corral/profile.json"))["devices"][0]["check"]["timeout"].rstrip("s")
     for path, said in (
-        (SICK, f"{CHECKS}: exit code 3: it is \\x07 sick"),
+        (
+            SICK,
+            f"{CHECKS}: exit code 3: it is \\x07 sick (it ran as user: dynamic; where it needs root, set user: root)",
+        ),
         (HANGS, f"{CHECKS}: no answer within {timeout} s"),
     ):
         write(path, device)

@@ -32,6 +32,8 @@ if t.TYPE_CHECKING:
 Key = tuple[str, str, str]
 # A pass or a run that has the lock ends each command in time.
 LOCK_SECONDS = 120.0
+# What a command prints may not say that it lacks a right.
+DYNAMIC = " (it ran as user: dynamic; where it needs root, set user: root)"
 EARLY = 0.5  # of the time between two passes: systemd starts one a little early or late
 
 
@@ -136,10 +138,10 @@ def to_check(found: Inventory, resources: t.Sequence[Resource]) -> t.Iterator[tu
 def check_one(host: Host, resource: Resource, check: Check, device: Device) -> str:
     """Run the command for a device: why it is unhealthy, "" where it is healthy."""
     variables = device_checks.variables(resource.name, device)
-    ended = foreign_program.run(
-        host, [*check.command, device.id], check.timeout, variables, as_root=check.user == "root"
-    )
-    return exit_text.why_failed(check.command[0], ended.code, ended.out, ended.err)
+    as_root = check.user == "root"
+    ended = foreign_program.run(host, [*check.command, device.id], check.timeout, variables, as_root=as_root)
+    reason = exit_text.why_failed(check.command[0], ended.code, ended.out, ended.err)
+    return reason + DYNAMIC if ended.code > 0 and not (as_root or ended.err) else reason
 
 
 def last_checked(host: Host) -> dict[Key, float]:

@@ -228,7 +228,7 @@ def test_an_unhealthy_device_is_named_with_its_holder_and_taken_from_no_one(
     assert runs.tick(rolled.host()) == 2
     (item,) = status(rolled)["items"]
     assert (item["subject"], item["verdict"]) == (f"serial {LINKS[0]}", "unchangeable")
-    assert item["actual"] == f"{OK}: exit code 1: no answer to AT"
+    assert item["actual"] == f"{OK}: exit code 1: no answer to AT{run_device_checks.DYNAMIC}"
     assert (rolled.runs[SERIAL], held(rolled)["serial"]) == (run, [LINKS[0]])
     assert runs.command(rolled.host(), "devices") == 2
     assert f"unhealthy: {OK}: exit code 1: no answer to AT" in capsys.readouterr().out
@@ -331,8 +331,11 @@ def test_another_command_has_not_answered_yet(
         (Command(124, "", f"{OK}: no answer within 5 s"), f"{OK}: no answer within 5 s"),
         (Command(127, "", f"{OK}: not there"), f"{OK}: not there"),
         (Command(126, "", f"{OK}: Permission denied"), f"{OK}: Permission denied"),
-        (Command(7, "\x1b[31m\r\nbad\u2028\x00\x07 \n\n", ""), f"{OK}: exit code 7: bad\\u2028\\x00\\x07"),
-        (Command(7, "x" * 100000, ""), f"{OK}: exit code 7: {'x' * 200}…"),
+        (
+            Command(7, "\x1b[31m\r\nbad\u2028\x00\x07 \n\n", ""),
+            f"{OK}: exit code 7: bad\\u2028\\x00\\x07{run_device_checks.DYNAMIC}",
+        ),
+        (Command(7, "x" * 100000, ""), f"{OK}: exit code 7: {'x' * 200}…{run_device_checks.DYNAMIC}"),
         (Command(-11, "", ""), f"{OK}: ended by signal 11"),
     ],
 )
@@ -467,7 +470,7 @@ def test_a_pass_that_fails_anywhere_is_made_up_for_by_the_next(make: Make, fail:
         a_pass(fake)
         assert runs.tick(fake.host()) == 2
         (item,) = status(fake)["items"]
-        assert item["actual"] == f"{OK}: exit code 1: no answer to AT"
+        assert item["actual"] == f"{OK}: exit code 1: no answer to AT{run_device_checks.DYNAMIC}"
         assert running(fake, JOB).devices == {LINKS[1]}
         shutil.rmtree(fake.root)
 
