@@ -37,6 +37,7 @@ from ._core.pipeline import (
     declared_profile,
     describing,
     locked_run,
+    named_programs,
     observed_assignment,
     planning,
     preflight_notes,
@@ -240,6 +241,9 @@ def apply_profile(
         outcome = unless_paused(module, host, declare or (lambda: confirming.declare(host, declared, origins, terms)))
         context = outcome.plan.context or context
         declared = context.declared
+        notes = tuple(named_programs.notes(host, declared))
+        for note in notes:
+            module.warn(note)
     plain = profile.to_data(declared)
     known = compose.declared_origins(plain, origins) if origins else declaration.read_origins(host, plain)
     paused, said = pause_file.in_force(host), result_of(module, host, outcome)

@@ -12,7 +12,7 @@ import typing as t
 from ..host import going_back
 from ..host.files import Host
 from ..model.profile.profile import Profile
-from ..model.values.errors import Problem
+from ..model.values.errors import Problem, shown
 from . import declared_profile
 
 
@@ -40,11 +40,20 @@ def problems(host: Host, declared: Profile) -> list[Problem]:
     """
     if declared_profile.applied_already(host, declared) or going_back.to(host, declared):
         return []
+    return [Problem(path, word, f"root would run it, and {why}") for path, word, why in refused(host, declared)]
+
+
+def notes(host: Host, declared: Profile) -> t.Iterator[str]:
+    """A line for each command of a profile in force that is not run any more."""
+    for path, word, why in refused(host, declared):
+        yield f"{path}: {shown(word)} is not run: {why}"
+
+
+def refused(host: Host, declared: Profile) -> t.Iterator[tuple[str, str, str]]:
+    """Each command that others than root could change: the path of its key, the word, and why with the command that mends it."""
     from ..host import trusted_program
 
-    found = []
     for path, command in commands(declared):
         word, why = trusted_program.why_not(host, command)
         if why:
-            found.append(Problem(path, word, f"root would run it, and {why}"))
-    return found
+            yield path, word, why

@@ -5,7 +5,8 @@
 # This module is private to the collection corral.node.
 """Notes to read before a rollout.
 
-Other programs that manage the node, resources without a device, tenants without a workload, and services that would have fewer CPUs.
+Other programs that manage the node, resources without a device, programs that are not run, tenants without a workload, and services
+that would have fewer CPUs.
 Only the command line and the modules use it, never the tick.
 """
 
@@ -19,6 +20,7 @@ from ..model.cpu import busy_services, slices
 from ..model.devices.device import Resource
 from ..model.plan.context import Context
 from ..model.status import conflicts
+from . import named_programs
 
 
 def notes(host: Host, context: Context) -> tuple[str, ...]:
@@ -37,6 +39,7 @@ def notes(host: Host, context: Context) -> tuple[str, ...]:
     return (
         *found,
         *device_notes(host, context.profile.devices),
+        *named_programs.notes(host, context.declared),
         *tenant_notes(context),
         *services,
         *([busy_services.HINT] if services else []),

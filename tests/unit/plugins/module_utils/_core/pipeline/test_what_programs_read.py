@@ -15,8 +15,10 @@ import test_workload_module
 from _core.constants import SCHEMA
 from _core.gc import gc_outcome
 from _core.host import state
+from _core.model.profile import profile
 from _core.model.status import command_shapes, json_shapes
 from _core.model.topology import topology
+from _core.pipeline import applying
 from shapes import misfits
 
 pytest.importorskip("ansible.module_utils.basic")
@@ -171,6 +173,26 @@ def test_the_result_of_a_module(check: bool, fake: node.Node) -> None:
     assert found["changes"]
     assert misfits(found["pools"], json_shapes.Pools) == []
     assert misfits(found["paused"], t.Optional[json_shapes.RenderedPause]) == []
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_program_of_the_profile_in_force_that_is_not_run_any_more_is_a_note(
+    check: bool, fake: node.Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = "/opt/ok"
+    fake.put(program, "")
+    row = {"name": "example.com/tty", "match": {"path": "/dev/ttyX?"}, "check": {"command": [program]}}
+    assert not applying.declare(fake.host(), profile.parse({"name": "x", "devices": [row]})).error
+    runs.tick(fake.host())
+    said = f"devices[0].check.command: {program} is not run: others than root can change {program} (owner 0, mode 0777): chmod go-w {program}"
+    assert said not in result(fake, check=check)["notes"]
+    fake.others[program] = (0o777, 0)
+    assert result(fake, check=check)["notes"].count(said) == 1
+    capsys.readouterr()
+    runs.command(fake.host(), "plan")
+    assert capsys.readouterr().out.count(said) == 1
+    runs.tick(fake.host())
+    assert "is not run" not in "".join(capsys.readouterr())
 
 
 def test_the_result_of_the_module_pause(fake: node.Node) -> None:
