@@ -35,9 +35,18 @@ UNPRIVILEGED = {"DynamicUser": "yes", "ProtectHome": "yes", "CapabilityBoundingS
 
 
 def run(
-    host: Host, argv: t.Sequence[str], timeout: float, variables: t.Mapping[str, str], *, as_root: bool = True
+    host: Host,
+    argv: t.Sequence[str],
+    timeout: float,
+    variables: t.Mapping[str, str],
+    *,
+    as_root: bool = True,
+    unit: str = "",
 ) -> Command:
-    """Run a command in a transient service; the answer is as that of command.run_foreign(). Never raises."""
+    """Run a command in a transient service; the answer is as that of command.run_foreign(). Never raises.
+
+    ``unit`` is the name of the service where no two run at once, by a lock: what a caller left behind that was killed ends first.
+    """
     dummy, refused = trusted_program.why_not(host, argv)
     if refused:
         return Command(126, "", f"{argv[0]}: not run: {refused}")
@@ -53,9 +62,24 @@ def run(
         "Description": f"Corral: run {argv[0]}",
         "RuntimeMaxSec": f"{timeout:g}s",
         **({} if as_root else UNPRIVILEGED),
+        **bound(host),
     }
-    words = transient_unit.command_line(argv, properties, {**ENVIRONMENT, **variables, **END})
+    if unit:
+        host.run("systemctl", "stop", unit, timeout=SYSTEMD_SECONDS)
+    words = transient_unit.command_line(argv, properties, {**ENVIRONMENT, **variables, **END}, unit=unit)
     return outcome(argv[0], timeout, run_foreign(words, timeout + SYSTEMD_SECONDS, {}))
+
+
+def bound(host: Host) -> dict[str, str]:
+    """The property by which systemd stops the service as soon as that of the caller ends, however it does.
+
+    Without After=, which would wait until a caller of Type=oneshot has ended (systemd.unit(5)). A session has no service.
+    """
+    lines = host.unrecorded(lambda: host.read("/proc/self/cgroup") or "").splitlines()
+    groups = [line.split(":", 2)[2] for line in lines if line.startswith("0::/") or ":name=systemd:/" in line]
+    for name in (name for group in groups for name in group.split("/") if name and not name.endswith(".slice")):
+        return {"BindsTo": name} if name.endswith(".service") else {}  # What lies below is the service's own.
+    return {}
 
 
 def outcome(program: str, timeout: float, answer: Command) -> Command:

@@ -15,6 +15,7 @@ from . import cgroup, foreign_program, state, systemd
 from .files import Host
 
 HOOK_SECONDS = 1800.0
+HOOK_UNIT = "corral-hook.service"  # The node's lock is held.
 HEALTH_SECONDS = READY_SECONDS = 120.0
 # A kubelet answers before its managers have read their state files, and ends where it refuses one.
 STEADY_SECONDS = 8.0
@@ -38,7 +39,7 @@ def run_hook(host: Host, step: Step) -> str:
     if step.value == "drain":
         state.state_folder(host, state.STATE)
         host.write_file(state.DRAINED, f"{step.target}\n", state.PRIVATE)
-    answer = foreign_program.run(host, [step.target, step.value or ""], HOOK_SECONDS, {})
+    answer = foreign_program.run(host, [step.target, step.value or ""], HOOK_SECONDS, {}, unit=HOOK_UNIT)
     said = systemd.complaint(answer.err, answer.out)[-500:]
     failed = f"{step.target} {step.value}: exit code {answer.code}: {said}" if answer.code else ""
     if step.value == "resume" and host.exists(state.DRAINED):

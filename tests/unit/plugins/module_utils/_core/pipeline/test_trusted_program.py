@@ -179,6 +179,44 @@ def test_a_check_is_run_as_root_only_where_its_profile_says_so(
     assert {"--property=RuntimeMaxSec=5s", "--property=TasksMax=512", "--property=MemoryMax=1G"} <= set(words)
 
 
+OWN = "corral-device-checks.service"
+
+
+@pytest.mark.parametrize(
+    ("group", "bound"),
+    [
+        (f"0::/system.slice/{OWN}\n", OWN),
+        (f"12:cpuset:/\n1:name=systemd:/system.slice/{OWN}\n0::/system.slice/{OWN}\n", OWN),
+        (f"0::/corralagent.slice/{OWN}/inner/some.service\n", OWN),
+        ("0::/user.slice/user-0.slice/session-1.scope\n", ""),
+        ("0::/user.slice/user-1000.slice/session-1.scope/some.service\n", ""),
+        ("0::/\n", ""),
+        ("", ""),
+    ],
+)
+def test_what_a_service_started_ends_with_it(group: str, bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[t.Sequence[str]] = []
+
+    def answered(words: t.Sequence[str], *dummy: t.Any) -> Command:
+        started.append(words)
+        return Command(0, "\nsuccess exited 0", "")
+
+    host = Host()
+    monkeypatch.setattr(foreign_program, "run_foreign", answered)
+    monkeypatch.setattr(host, "is_dir", lambda path: True)
+    monkeypatch.setattr(host, "permissions", lambda path: (0o40755, 0))
+    monkeypatch.setattr(host, "run", lambda *argv, timeout: started.append(argv))
+    monkeypatch.setattr(host, "read", lambda path: group if path == "/proc/self/cgroup" else None)
+    foreign_program.run(host, ["/bin/true"], 5, {})
+    foreign_program.run(host, ["/bin/true"], 5, {}, unit="corral-hook.service")
+    one, stop, named = started
+    assert [word for word in one if "BindsTo" in word or "After" in word] == [f"--property=BindsTo={bound}"] * bool(
+        bound
+    )
+    assert stop == ("systemctl", "stop", "corral-hook.service")
+    assert "--unit=corral-hook.service" in named and not any(word.startswith("--unit") for word in one)
+
+
 # What systemd-run says
 
 
