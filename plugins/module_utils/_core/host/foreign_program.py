@@ -78,7 +78,9 @@ def bound(host: Host) -> dict[str, str]:
     lines = host.unrecorded(lambda: host.read("/proc/self/cgroup") or "").splitlines()
     groups = [line.split(":", 2)[2] for line in lines if line.startswith("0::/") or ":name=systemd:/" in line]
     for name in (name for group in groups for name in group.split("/") if name and not name.endswith(".slice")):
-        return {"BindsTo": name} if name.endswith(".service") else {}  # What lies below is the service's own.
+        if name.endswith(".service"):  # What lies below is the service's own.
+            return {"BindsTo": name.replace("\\", "\\\\")}  # systemd-run takes one away
+        break
     return {}
 
 

@@ -77,14 +77,13 @@ class Podman:
             raise Failed(NOT_INSTALLED, self.words[0]) from None
         finally:
             listener.close()  # Once Podman has ended a request is refused.
-        self.reader = threading.Thread(target=self.keep_tail, daemon=True)
+        self.reader = threading.Thread(target=self.keep_tail, args=(self.process.stderr,), daemon=True)
         self.reader.start()
 
-    def keep_tail(self) -> None:
+    def keep_tail(self, stream: t.IO[bytes]) -> None:
         """Read what Podman says, and keep the end of it."""
-        assert self.process is not None and self.process.stderr is not None
         while True:
-            chunk = os.read(self.process.stderr.fileno(), TAIL)
+            chunk = os.read(stream.fileno(), TAIL)
             if not chunk:
                 return
             self.tail += chunk
