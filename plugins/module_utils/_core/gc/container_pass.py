@@ -19,6 +19,7 @@ from ..model.profile.profile_gc import ALL, ContainerGC
 from ..model.profile.profile_workloads import Workload
 from ..model.values.errors import shown
 from ..model.values.records import NamedTuple
+from . import gc_outcome
 from .deadline import Stop
 from .gc_outcome import Containers, Removed
 
@@ -126,12 +127,16 @@ def run(observed: Observation, policy: ContainerGC, now: float, stop: Stop, *, d
             break
         if not dry and not is_sound(one.podman, sound, errors):
             continue
+        if one.podman.removals < 1:
+            continue
+        one.podman.removals -= 1
+        user = one.podman.user
         said = "" if dry else one.podman.remove_item(one.item, volumes=policy.volumes)
         if said:
-            refused.append(said)
+            refused.append(gc_outcome.brief(user, said))
             continue
         what = "pod" if one.item.pod else "container"
-        removed.append(Removed(one.podman.user, one.item.id, (f"{what} {one.item.name}",), 0, why(one, policy)))
+        removed.append(gc_outcome.removed_of(user, one.item.id, (f"{what} {one.item.name}",), 0, why(one, policy)))
     return Containers(count, tuple(removed), tuple(refused), tuple(errors), unfinished)
 
 

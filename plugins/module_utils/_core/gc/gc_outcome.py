@@ -31,6 +31,21 @@ class Removed(NamedTuple):
     reason: str
 
 
+MOST_NAMES, LONGEST = 3, 200  # of what is a user's: names of an item, and characters of a text
+
+
+def removed_of(user: str, id: str, names: t.Sequence[str], bytes: int, reason: str) -> Removed:
+    """The same of any user: a result is read again, so what users' Podmans say of their items takes a limited part of it."""
+    if user == "root":
+        return Removed(user, id, tuple(names), bytes, reason)
+    return Removed(user, id, tuple(brief(user, name) for name in names[:MOST_NAMES]), bytes, brief(user, reason))
+
+
+def brief(user: str, text: str) -> str:
+    """A text of a user's Podman, of limited size as JSON; root's as it is."""
+    return text if user == "root" else text.encode("ascii", "backslashreplace").decode()[:LONGEST]
+
+
 class FileSystem(NamedTuple):
     """One file system with images: bytes before and after, the bytes that the pass had to free and how many it did not."""
 

@@ -16,7 +16,7 @@ import typing as t
 from ..constants import SCHEMA
 from ..host import lock, other_gc, pause_file, state
 from ..host.files import Host
-from ..host.podman_cli import ROOT, Podmans
+from ..host.podman_cli import ROOT, USERS_ITEMS, Podmans
 from ..model.gc_policy import gc_records
 from ..model.gc_policy.gc_records import Clock, Records
 from ..model.plan.plan import UNKNOWN, Change, change_to_dict
@@ -188,7 +188,10 @@ def save_records(host: Host, declared: Profile, before: Records, records: Record
     """Write the records before anything is removed; False when gc has left the profile."""
     if not request.publish or records == before:
         return True
-    data = gc_records.to_data(records)
+    users = declared.gc.users if declared.gc else ()
+    # Containers name images that no list of images has: a user could have more with each pass.
+    limited = gc_records.limited(records, dict.fromkeys(users, USERS_ITEMS // max(len(users), 1)))
+    data = gc_records.to_data(limited)
     return written(host, declared, lambda dummy: state.write_checked(host, state.GC_RECORDS, data))
 
 
@@ -225,13 +228,13 @@ def publish(host: Host, declared: Profile, result: Result) -> None:
         "errors": totals.get("errors", 0) + len(result.errors),
     }
     lock.own_folder(host, state.RUN, 0o755)
-    host.write_file(state.GC_STATUS, json.dumps(status, sort_keys=True) + "\n")
+    host.write_file(state.GC_STATUS, state.readable(state.GC_STATUS, json.dumps(status, sort_keys=True) + "\n"))
     failed = gc_outcome.change("gc", PASS, None, None, result.error, "", UNKNOWN) if result.error else None
     drift = [item for name in (IMAGES, CONTAINERS) for item in (status[name] or {}).get("items", ())]
     drift += as_data([failed]) if failed else []
     text = json.dumps(drift, sort_keys=True) + "\n"
     if host.read(state.GC_DRIFT, follow=False) != text:
-        host.write_file(state.GC_DRIFT, text)
+        host.write_file(state.GC_DRIFT, state.readable(state.GC_DRIFT, text))
     write_metrics(host, status)
     idle_pass.write(host, result.idle)
 

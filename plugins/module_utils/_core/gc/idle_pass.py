@@ -154,10 +154,11 @@ class IdlePass:
         self.kept.pop(part, None)
         if self.stamps is None:
             return
-        running: dict[str, list[str]] = {}
+        images: dict[str, dict[str, None]] = {}
         for user, one in containers:
-            if one.state in RUNNING and one.image not in running.setdefault(user, []):
-                running[user].append(one.image)
+            if one.state in RUNNING:
+                images.setdefault(user, {})[one.image] = None
+        running = {user: list(row) for user, row in images.items()}
         self.kept[part] = {"up": self.up, "now": self.now, "stamps": self.stamps, "running": running, **found}
 
 

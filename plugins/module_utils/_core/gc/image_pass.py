@@ -19,6 +19,7 @@ from ..model.gc_policy.podman_json import ListedContainer, ListedImage, last_use
 from ..model.profile.profile_gc import ImageGC
 from ..model.values import duration
 from ..model.values.records import NamedTuple
+from . import gc_outcome
 from .deadline import Stop
 from .gc_outcome import FileSystem, Images, Removed
 
@@ -212,6 +213,10 @@ class Pass:
             return None
         self.tried.add(image.id)
         storage, listed = self.listed[image.id]
+        user = storage.podman.user
+        if storage.podman.removals < 1:
+            return None
+        storage.podman.removals -= 1
         promised = storage.layers.gain(listed.id) if storage.layers else None
         promised = listed.size if promised is None else promised
         gained = promised
@@ -219,7 +224,7 @@ class Pass:
             before = self.space()
             refused = storage.podman.remove_image(listed)
             if refused:
-                self.refused.append(refused)
+                self.refused.append(gc_outcome.brief(user, refused))
                 return None
             gained = 0
         try:
@@ -228,7 +233,7 @@ class Pass:
                 gained = self.space_after_removal(before, promised) - before
                 storage.podman.left -= self.host.uptime() - begun  # What is promised may never come.
         finally:  # It is removed, even if the freed bytes cannot be measured.
-            self.removed.append(Removed(storage.podman.user, listed.id, listed.names, max(gained, 0), reason))
+            self.removed.append(gc_outcome.removed_of(user, listed.id, listed.names, max(gained, 0), reason))
         if storage.layers:
             storage.layers.remove(listed.id)
         self.gained += gained

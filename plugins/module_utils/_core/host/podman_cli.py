@@ -19,6 +19,7 @@ from ..model.gc_policy.gc_match import Item
 from ..model.gc_policy.image_layers import Layers
 from ..model.gc_policy.podman_json import ListedContainer, ListedImage, ListedPod
 from ..model.values.errors import shown
+from ..model.values.records import NamedTuple
 from . import podman_storage
 from .files import Host
 from .podman_unit import NOT_INSTALLED, Account, Answer, ServiceError, Worker
@@ -35,10 +36,25 @@ API, OLDEST = "/v4.0.0/libpod", 4
 TOO_OLD = 125  # as a command of Podman's that fails
 # Of a pass, for the Podmans of all users together: none can keep it from root's and from each other's.
 USERS_SECONDS = 150.0
+# The same for images, and for containers and for pods: those of all users have a record of 130 bytes each (state.GC_RECORDS).
+USERS_ITEMS = 16_000
+# And for what a pass removes, or is refused: each is in its result (gc_outcome.py).
+USERS_REMOVALS = 500
 
 
 class PodmanError(Exception):
     """Podman gave no usable answer; the text names its user, the question and the reason."""
+
+
+class Share(NamedTuple):
+    """What one user has of a pass: seconds, the items of a list (a longer one is not looked at), and removals."""
+
+    seconds: float
+    items: float
+    removals: float
+
+
+WHOLE, UNLIMITED = Share(USERS_SECONDS, USERS_ITEMS, USERS_REMOVALS), Share(*[float("inf")] * 3)
 
 
 class Podmans:
@@ -46,7 +62,8 @@ class Podmans:
 
     def __init__(self, host: Host, users: int = 1) -> None:
         self.host = host
-        self.share = USERS_SECONDS / max(users, 1)
+        users = max(users, 1)
+        self.share = Share(USERS_SECONDS / users, USERS_ITEMS // users, max(USERS_REMOVALS // users, 1))
         self.asked: dict[str, Podman] = {}
 
     def of(self, user: str) -> Podman:
@@ -64,16 +81,16 @@ class Podmans:
 
 
 class Podman:
-    """One user's Podman. ``user`` is "root", or an account with storage of its own, to which a pass gives ``share`` seconds."""
+    """One user's Podman. ``user`` is "root", or an account with storage of its own, which has a ``share`` of a pass."""
 
     # Starts the process that asks it.
     serve: t.Callable[[Host, Account], Worker] = staticmethod(Worker)
 
-    def __init__(self, host: Host, user: str = ROOT, share: float = USERS_SECONDS) -> None:
+    def __init__(self, host: Host, user: str = ROOT, share: Share = WHOLE) -> None:
         self.host = host
         self.user = user
         self.account = ROOTS if user == ROOT else account_of(host, user)
-        self.left = float("inf") if user == ROOT else share
+        self.left, self.most, self.removals = UNLIMITED if user == ROOT else share
         self.worker: t.Optional[Worker] = None
         self.device: t.Optional[str] = None  # of the file system that holds a user's storage
         self.too_old: t.Optional[str] = None  # why no question is answered; "" once it is known that it is new enough
@@ -140,6 +157,8 @@ class Podman:
                     raise PodmanError(self.failed(name, error)) from None
                 continue
             if 200 <= answer.status < 300:
+                if len(answer.rows) > self.most:
+                    raise PodmanError(f"{self.named(name)}: lists more than {self.most} items: not looked at")
                 return podman_json.named_rows(answer.rows, keys)
         raise PodmanError(self.said(name, answer.said))
 

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import os
@@ -18,7 +19,7 @@ from ..model.plan.undo import Original
 from ..model.values.printable_text import printable_data
 from ..model.values.records import NamedTuple
 from . import lock
-from .files import Host
+from .files import READ_LIMIT, Host
 
 if t.TYPE_CHECKING:
     from ..model.status.history import Kept
@@ -136,11 +137,18 @@ def rest_of(path: str) -> tuple[str, str]:
 
 def write_checked(host: Host, path: str, data: t.Any, *, spare: bool = True) -> None:
     """Write a checksummed file, and the same beside it (``spare``): what takes its place when it is lost."""
-    text = checked_text(data)
+    text = readable(path, checked_text(data))
     state_folder(host, os.path.dirname(path))
     host.write_file(path, text, PRIVATE)
     if spare:
         host.write_file(f"{path}.previous", text, PRIVATE)
+
+
+def readable(path: str, text: str) -> str:
+    """The text of a file that Corral reads again. Raises OSError where it is larger than what is read: it would be as lost."""
+    if len(text.encode("utf-8", "surrogateescape")) > READ_LIMIT:
+        raise OSError(errno.EFBIG, f"more than {READ_LIMIT >> 20} MiB, which is the most that is read", path)
+    return text
 
 
 def state_folder(host: Host, path: str) -> None:

@@ -128,3 +128,13 @@ def seen(
 def noted(uses: t.Mapping[str, Use], used: t.Mapping[str, float], now: float) -> dict[str, Use]:
     """The times as they are known, with those of ``used``."""
     return seen(uses, [*uses, *used], used, now)
+
+
+def limited(records: Records, most: t.Mapping[str, int]) -> Records:
+    """The records with at most so many images of these users, those that were used or first seen last."""
+    images = dict(records.images)
+    for user, count in most.items():
+        if len(images.get(user, {})) > count:
+            rows = sorted(images[user].items(), key=lambda row: max(row[1].first, row[1].last or 0.0), reverse=True)
+            images[user] = dict(rows[:count])
+    return records._replace(images=images)

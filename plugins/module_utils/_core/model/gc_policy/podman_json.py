@@ -21,6 +21,7 @@ POD = ("Id", "Name", "Created", "Labels")
 REFUSAL = ("Err", "Errors", "ExitCode")
 Rows = t.Iterable[t.Mapping[str, t.Any]]
 LONGEST = 4096  # characters of a text, but for a label
+LONGEST_PLACE = 512  # of the path of a storage, which is in results
 
 RUNNING = ("running", "paused", "stopping", "restarting", "initialized")
 # Such a container may be started yet, or failed to start and stays for ever.
@@ -198,7 +199,7 @@ def store(data: object) -> tuple[str, str]:
     if not isinstance(store, dict):
         raise ValueError("no store")
     root, driver = text(store, "graphRoot"), text(store, "graphDriverName")
-    if not root.startswith("/") or not re.fullmatch(r"[a-z0-9]+", driver):
+    if not root.startswith("/") or len(root) > LONGEST_PLACE or not re.fullmatch(r"[a-z0-9]{1,32}", driver):
         raise ValueError("no place of the storage")
     return root, driver
 
@@ -211,7 +212,7 @@ def store_of_image(data: object) -> t.Optional[tuple[str, str]]:
     if (
         not isinstance(upper, str)
         or not upper.isprintable()
-        or len(upper) > LONGEST
+        or len(upper) > LONGEST_PLACE
         or driver is None
         or driver.get("Name") != "overlay"
     ):

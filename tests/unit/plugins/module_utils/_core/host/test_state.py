@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from _core.host import state
-from _core.host.files import Host
+from _core.host.files import READ_LIMIT, Host
 from _core.host.lock import Lock
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -146,3 +147,16 @@ def test_profiles_are_remembered_for_a_rollback(tmp_path: Path) -> None:
     state.record_profile(host, {"name": "p13"})
     assert json.loads(Path(host.at(state.APPLIED)).read_text()) == {"name": "p13"}
     assert [one.profile["name"] for one in state.history(host)[1]] == [f"p{number}" for number in range(12, 2, -1)]
+
+
+def test_what_could_not_be_read_back_is_not_written(tmp_path: Path) -> None:
+    host = Host(str(tmp_path))
+    state.write_checked(host, FILE, "before")
+    for data in ("x" * READ_LIMIT, "\u20ac" * (READ_LIMIT // 5)):
+        with pytest.raises(OSError, match="the most that is read") as raised:
+            state.write_checked(host, FILE, data)
+        assert (raised.value.errno, raised.value.filename) == (errno.EFBIG, FILE)
+        assert state.checked(host, FILE) == state.checked(host, f"{FILE}.previous") == "before"
+    most = "x" * (READ_LIMIT - len(state.checked_text("")))
+    state.write_checked(host, FILE, most)
+    assert state.checked(host, FILE) == most

@@ -16,9 +16,9 @@ from _core.gc.deadline import Stop
 from _core.gc.gc_outcome import Result
 from _core.host import other_gc, pause_file, state
 from _core.host.command import Command
-from _core.host.files import Host
+from _core.host.files import READ_LIMIT, Host
 from _core.host.lock import Lock
-from _core.host.podman_cli import Podman
+from _core.host.podman_cli import USERS_ITEMS, USERS_REMOVALS, Podman
 from _core.host.podman_unit import Account
 from _core.managers import registry
 from _core.model.plan.plan import change_to_dict
@@ -403,6 +403,81 @@ def test_one_users_trouble_does_not_stop_the_other(fake: node.Node) -> None:
     assert tick(fake)[0].removed == (), "young"
     fake.wait(600)
     assert [(one.user, one.names) for one in tick(fake)[0].removed] == [("alice", ("localhost/big:1",))]
+
+
+def listed(count: int, *names: str) -> Command:
+    """A list of images that somebody made up."""
+    rows = [{"Id": f"{number:064x}", "Names": [f"{name}:{number}" for name in names]} for number in range(count)]
+    return Command(0, json.dumps(rows), "")
+
+
+def test_a_user_with_more_images_than_are_kept_is_not_looked_at(fake: node.Node) -> None:
+    users = ["alice", "bob"]
+    for number, name in enumerate(users):
+        fake.account(name, 1000 + number)
+        fake.podmans[name] = Storage(fake.root, Disk(2 + number), f"/home/{name}/storage")
+        fake.podmans[name].image("localhost/a:1")
+    declare(fake, {**BOTH, "users": users})
+    storage = crowd(fake)
+    fake.podmans["alice"].trouble["images"] = fake.podmans["bob"].trouble["images"] = listed(22_000)
+    fake.wait(600)
+    result, dummy = tick(fake)
+    assert storage.names() == STAY
+    assert {one.user for one in result.removed} == {"root"}
+    said = f"lists more than {USERS_ITEMS // 2} items: not looked at"
+    assert set(result.errors) == {f"podman images of {name}: {said}" for name in users}
+    kept = gc_pass.kept_records(fake.host(), fake.time).images
+    assert set(kept["root"]) >= set(storage.images)
+    assert len(kept["alice"]) == 1
+    for name in users:  # As many as there may be are kept, and are known again.
+        fake.podmans[name].trouble["images"] = listed(USERS_ITEMS // 2)
+    fake.wait(600)
+    assert tick(fake)[0].errors == ()
+    assert {user: len(row) for user, row in gc_pass.kept_records(fake.host(), fake.time).images.items()} == {
+        "root": len(storage.images),
+        "alice": USERS_ITEMS // 2,
+        "bob": USERS_ITEMS // 2,
+    }
+    assert len(fake.get(state.GC_RECORDS)) < READ_LIMIT // 2
+
+
+def test_images_that_only_containers_name_are_not_kept_without_end(fake: node.Node) -> None:
+    """A user's containers name other images in each pass, and the list of images is refused."""
+    fake.account("alice", 1000)
+    alice = fake.podmans["alice"] = Storage(fake.root, Disk(2), USER_STORAGE)
+    declare(fake, {**BOTH, "users": ["alice"]})
+    alice.trouble["images"] = Command(125, "", "Error: no\n")
+    for first in range(0, 60_000, 12_000):
+        rows = [
+            {"Id": f"{n:064x}", "Names": ["a"], "State": "running", "Created": fake.time, "ImageID": f"{n:064x}"}
+            for n in range(first, first + 12_000)
+        ]
+        alice.trouble["ps"] = Command(0, json.dumps(rows), "")
+        fake.wait(600)
+        tick(fake)
+    kept = gc_pass.kept_records(fake.host(), fake.time).images["alice"]
+    assert len(kept) == USERS_ITEMS
+    assert f"{59_999:064x}" in kept
+
+
+@pytest.mark.parametrize("mode", ["audit", "enforce"])
+def test_what_is_said_of_a_users_images_can_be_read_again(mode: str, fake: node.Node) -> None:
+    fake.account("alice", 1000)
+    alice = fake.podmans["alice"] = Storage(fake.root, Disk(2), USER_STORAGE)
+    declare(fake, {"images": {"max_age": "1h", "min_age": "0s"}, "users": ["alice"]}, mode=mode)
+    old = fake.podmans["root"].image("localhost/old:1")
+    alice.trouble["images"] = listed(600, "\U0001f40b" * 500, "y" * 2000, "z" * 2000)
+    refusal = json.dumps({"Errors": ["\U0001f40b" * 1000], "ExitCode": 1})
+    alice.trouble.update({"rmi": Command(0, refusal, ""), "untag": Command(0, "{}", ""), "tag": Command(0, "{}", "")})
+    tick(fake)
+    fake.wait(2 * HOUR)
+    result, dummy = tick(fake)
+    assert result.errors == ()
+    assert old in {one.id for one in result.removed}
+    found = told(fake)["images"]["file_systems"]
+    assert sum(len(disk["removed"]) + len(disk["refused"]) for disk in found) == USERS_REMOVALS + 1
+    assert len(fake.get(state.GC_STATUS)) < READ_LIMIT // 2
+    assert runs.plan(fake.host())
 
 
 def test_what_a_user_says_of_containers_takes_none_of_roots(fake: node.Node) -> None:
