@@ -26,6 +26,9 @@ NONCHARACTERS = "\ufffe\uffff"  # no XML can have them
 UNPRINTABLE = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, directions of text, half characters, line separators
 ITEM_VERDICTS = ("drift", "unchangeable", "unknown")
 NOTHING = type(None)
+RESERVED = re.compile(
+    "_*corral_|inventory_|(group_names|lookup|omit|q|query)$"
+)  # facts of no node (roles/corral/tasks/facts.yml)
 TEXTS = ("name", "mode")
 MAPPINGS = ("pools", "effective_profile", "paused", "unconfirmed", "adopted")
 LINES = ("cpu_map", "cpu_map_now", "gc_report", "notes")
@@ -72,11 +75,12 @@ def message(result: t.Mapping[str, t.Any]) -> str:
 
 
 def refuse_facts(variables: t.Mapping[str, t.Any]) -> None:
-    """Raise ValueError where a host's facts have a variable of the collection: what is done here is the inventory's to say, not a node's."""
-    names = [str(name) for name in variables.get("ansible_facts") or () if re.match("_*corral_", str(name))]
+    """Raise ValueError where a fact of a host is named as a variable of the collection or the inventory, which say what is done here."""
+    names = [str(name) for name in variables.get("ansible_facts") or () if RESERVED.match(str(name))]
     if names:
         raise ValueError(
-            f"the node returned facts named as variables of Corral ({printable(', '.join(sorted(names)))}): look at the node"
+            "the node returned facts that are named as variables of Corral or of the inventory "
+            f"({printable(', '.join(sorted(names)))}): look at the node"
         )
 
 

@@ -11,11 +11,45 @@ import subprocess
 import sys
 from pathlib import Path
 
+import controller_plugins
 import pytest
 
 pytest.importorskip("ansible")
 
+host_results = controller_plugins.load("plugin_utils.host_results")
 CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+REFUSED = "returned facts that are named as variables of Corral or of the inventory"
+
+
+def played(folder: Path, playbook: str, facts: dict[str, object], variables: dict[str, object]) -> tuple[int, str]:
+    """Run a playbook on a node each of whose modules returns these facts; returns its exit code and output."""
+    result = {
+        "ansible_facts": facts,
+        "adopted": {"name": "x"},
+        "drift": [],
+        "changes": [],
+        "by_key": [],
+        "in_sync": True,
+    }
+    node = folder / "node"
+    node.write_text(f"#!{sys.executable}\nprint({json.dumps(result)!r})\n", encoding="utf-8")
+    node.chmod(0o755)
+    host = {
+        "ansible_connection": "local",
+        "ansible_become": False,
+        "ansible_python_interpreter": str(node),
+        **variables,
+    }
+    (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": {"n1": host}}}), encoding="utf-8")
+    command = Path(sys.executable).with_name("ansible-playbook")
+    done = subprocess.run(
+        [str(command), "-i", "hosts.json", f"corral.node.{playbook}", "-e", f"corral_profile_file={CHECKOUT}/examples/edge.yml"],
+        cwd=folder, capture_output=True, text=True, check=False, timeout=120,
+        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(CHECKOUT / ".ansible/collections"), "ANSIBLE_PIPELINING": "0"},
+    )  # fmt: skip
+    return done.returncode, " ".join((done.stdout + done.stderr).split())
 
 
 @pytest.mark.parametrize("playbook", ["rollout", "drift"])
@@ -25,27 +59,27 @@ def test_a_node_does_not_say_where_the_controller_writes_or_what_it_runs(tmp_pat
         "corral_on_drift": "adopt", "corral_adopted_dir": str(put), "corral_drain_all": True,
         "corral_drain": str(put / "n1.yml"), "corral_report_file": str(report),
     }  # fmt: skip
-    result = {
-        "ansible_facts": facts,
-        "adopted": {"name": "x"},
-        "drift": [],
-        "changes": [],
-        "by_key": [],
-        "in_sync": True,
-    }
-    node = tmp_path / "node"
-    node.write_text(f"#!{sys.executable}\nprint({json.dumps(result)!r})\n", encoding="utf-8")
-    node.chmod(0o755)
-    host = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": str(node)}
-    (tmp_path / "hosts.json").write_text(json.dumps({"all": {"hosts": {"n1": host}}}), encoding="utf-8")
-    command = Path(sys.executable).with_name("ansible-playbook")
-    done = subprocess.run(
-        [str(command), "-i", "hosts.json", f"corral.node.{playbook}", "-e", f"corral_profile_file={CHECKOUT}/examples/edge.yml"],
-        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120,
-        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(CHECKOUT / ".ansible/collections"), "ANSIBLE_PIPELINING": "0"},
-    )  # fmt: skip
-    assert done.returncode != 0
-    assert "returned facts that are named as variables of Corral" in " ".join(done.stdout.split()), (
-        done.stdout + done.stderr
-    )
+    code, said = played(tmp_path, playbook, facts, {})
+    assert code != 0
+    assert REFUSED in said, said
     assert not put.exists() and not report.exists()
+
+
+@pytest.mark.parametrize("name", ["inventory_dir", "inventory_hostname", "group_names"])
+def test_a_node_does_not_say_where_the_inventory_is_and_what_it_is_called_there(tmp_path: Path, name: str) -> None:
+    """Facts are stronger than these variables of Ansible's own; a rollout writes what it adopts beside the inventory, by the host's name."""
+    put = tmp_path / "put"
+    code, said = played(tmp_path, "rollout", {name: str(put)}, {"corral_on_drift": "adopt"})
+    assert code != 0
+    assert REFUSED in said, said
+    assert not put.exists() and not (tmp_path / "corral_adopted").exists()
+
+
+@pytest.mark.parametrize("fact", ["corral_drain", "__corral_drains", "inventory_dir", "omit", "query"])
+def test_the_lookups_and_the_role_know_the_same_names(fact: str) -> None:
+    with pytest.raises(ValueError, match=fact):
+        host_results.refuse_facts({"ansible_facts": {fact: 1}})
+    host_results.refuse_facts({"ansible_facts": {"distribution": "Debian", "queue": 1, "local": {"corral_x": 1}}})
+    assert f"'{host_results.RESERVED.pattern}'" in (CHECKOUT / "roles/corral/tasks/facts.yml").read_text(
+        encoding="utf-8"
+    )
