@@ -82,7 +82,7 @@ class Process:
     def __init__(self, folder: Path, kind: str, status: int, answer: t.Any) -> None:
         self.file, self.kind, self.status, self.answer = folder / "list.json", kind, status, answer
 
-    def ask(self, request: t.Mapping[str, t.Any], dummy: float) -> podman_unit.Answer:
+    def ask(self, request: t.Mapping[str, t.Any], *dummy: float) -> podman_unit.Answer:
         if self.kind == "lines":
             return podman_unit.answer_of(iter(self.answer))
         if "file" in request:

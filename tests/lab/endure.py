@@ -279,6 +279,7 @@ def pulled_profile() -> None:
         write(way_back.DECLARED, text)
         run("corral", "reconcile")
         write(ORIGINS, origins)  # A profile that goes back has those of its own, and this one had none.
+        os.chmod(ORIGINS, 0o600)
     expect("the limit at first", read(PID_MAX), before)
 
 

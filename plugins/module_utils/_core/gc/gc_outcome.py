@@ -43,7 +43,7 @@ def removed_of(user: str, id: str, names: t.Sequence[str], bytes: int, reason: s
 
 def brief(user: str, text: str) -> str:
     """A text of a user's Podman, of limited size as JSON; root's as it is."""
-    return text if user == "root" else text.encode("ascii", "backslashreplace").decode()[:LONGEST]
+    return text if user == "root" else (text if text.isascii() else ascii(text)[1:-1])[:LONGEST]
 
 
 class FileSystem(NamedTuple):

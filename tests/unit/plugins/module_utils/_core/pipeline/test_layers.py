@@ -61,7 +61,7 @@ def test_the_node_keeps_each_keys_origin_and_the_compiled_profile(fake: node.Nod
     assert compiled(fake)["memory"]["hugepages"] == {"2Mi": {"node 0": 32, "node 1": 32}}
     assert compiled(fake)["pids"]["pid_max"] == 50000
     modes = [stat.S_IMODE((fake.root / path.lstrip("/")).stat().st_mode) for path in (ORIGINS, EFFECTIVE)]
-    assert modes == [0o644, 0o600]
+    assert modes == [0o600, 0o600]
 
 
 def test_it_has_every_section_that_the_profile_has(fake: node.Node) -> None:

@@ -155,7 +155,7 @@ def test_what_differs_comes_first_and_is_text(rolled: node.Node, capsys: pytest.
     assert shown.under("h2")[0] == "What differs"
     assert "script" not in [tag for tag, dummy in shown.attributes]
     (line,) = shown.under("section/ul/li/code")[:1]
-    assert "<script>alert(1)</script>\N{REPLACEMENT CHARACTER}[2J" in line
+    assert "<script>alert(1)</script>\\x1b[2J" in line
 
 
 def test_a_node_without_pools_or_with_a_broken_profile_has_a_page(

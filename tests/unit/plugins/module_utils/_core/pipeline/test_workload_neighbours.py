@@ -349,7 +349,7 @@ def test_others_dead_ones_and_those_of_users_are_not(
 ) -> None:
     """systemd gives the control group that is delegated to a user to that user, and all in it is the user's."""
     if "user" in seen:
-        monkeypatch.setattr(conmon, "owner", lambda host, path: 1000 if "/user@1000.service" in path else 0)
+        monkeypatch.setattr(Host, "owner", lambda host, path: 1000 if "/user@1000.service" in path else 0)
         seen = {**seen, "place": f"{TOP}/user.slice/user@1000.service/user.slice/libpod-{CONTAINER}.scope"}
     start_container(held, name, **seen)
     assert items(held) == []
@@ -357,7 +357,7 @@ def test_others_dead_ones_and_those_of_users_are_not(
 
 def test_no_user_hides_a_container_of_roots(held: node.Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that looks like its monitor, and a control group of the same name."""
-    monkeypatch.setattr(conmon, "owner", lambda host, path: 1000 if "/user@1000.service" in path else 0)
+    monkeypatch.setattr(Host, "owner", lambda host, path: 1000 if "/user@1000.service" in path else 0)
     start_container(held, "held-1", monitor="/user.slice/user-1000.slice/session-3.scope", user=1000)
     held.put(f"{TOP}/user.slice/user@1000.service/libpod-{CONTAINER}.scope/cgroup.events", "populated 1\n")
     before = items(held)
