@@ -261,6 +261,14 @@ class Host:
             return self.tell(None, "permissions", path)
         return self.tell((found.st_mode, found.st_uid), "permissions", path)
 
+    def is_setuid(self, path: str) -> bool:
+        """Whether a program takes on its owner's user id, links followed; one that cannot be looked at is none."""
+        try:
+            mode = os.stat(self.at(path)).st_mode
+        except (OSError, ValueError):
+            mode = 0
+        return self.tell(bool(mode & stat.S_ISUID), "is_setuid", path)
+
     def first_line(self, path: str) -> str:
         """What follows #! in a program, as the kernel reads it (execve(2)); "" where it does not begin so, or cannot be read."""
         try:

@@ -29,15 +29,16 @@ def name(host: Host, pid: str) -> str:
 def of_system(host: Host, pid: str) -> bool:
     """Whether root started a process outside the sessions of users and outside containers.
 
-    All its user ids are root's: a program that is setuid keeps its user's as the real one. Some take on root's before they ask for
-    a password, so its control group counts as well. The owner of /proc/PID would not do: it is root for each process that may not be
-    dumped (proc(5)). A process in a container has a PID in each of its PID namespaces (NSpid:).
+    All its user ids are root's, and its program is not setuid: such a one keeps its user's as the real one, but some take on root's
+    before they ask for a password. A kernel that does not show the program hides no kubelet. The owner of /proc/PID would not do: it is
+    root for each process that may not be dumped (proc(5)). A process in a container has a PID in each of its PID namespaces (NSpid:).
     """
     lines = (host.lines(f"/proc/{pid}/status", "id:") or "").splitlines()  # Those beside them change all the time.
     fields = {words[0]: words[1:] for words in map(str.split, lines)}
     groups = host.read(f"/proc/{pid}/cgroup") or ""
     is_roots = set(fields.get("Uid:", ())) == {"0"} and len(fields.get("NSpid:", ())) <= 1
-    return is_roots and bool(groups) and not any(map(of_others, groups.split("/")))
+    in_system = bool(groups) and not any(map(of_others, groups.split("/")))
+    return is_roots and in_system and not host.is_setuid(f"/proc/{pid}/exe")
 
 
 def of_others(group: str) -> bool:

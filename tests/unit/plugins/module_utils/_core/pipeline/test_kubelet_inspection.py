@@ -574,6 +574,15 @@ def test_a_process_passes_for_the_kubelet_by_user_and_control_group_alone(
     assert kubelet_node.process(tree.host) is None
 
 
+@pytest.mark.parametrize("name", ["kubelet", "k3s", "kubelite"])
+def test_a_program_that_is_setuid_is_no_kubelet(name: str, tree: Tree) -> None:
+    """The command sudo of a user's job of cron's has root's ids while it asks for a password."""
+    tree.run(name=name, group="/system.slice/cron.service")
+    tree.write("proc/1047/exe", "")
+    Path(tree.host.at("/proc/1047/exe")).chmod(0o4755)
+    assert kubelet_node.process(tree.host) is None
+
+
 @pytest.mark.parametrize(
     "group", ["/system.slice/kubelet.service", "/kubelet", "/user.slice/user-0.slice/session-1.scope", "/"]
 )

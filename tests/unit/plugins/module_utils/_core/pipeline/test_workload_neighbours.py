@@ -349,7 +349,7 @@ def test_others_dead_ones_and_those_of_users_are_not(
 ) -> None:
     """systemd gives the control group that is delegated to a user to that user, and all in it is the user's."""
     if "user" in seen:
-        monkeypatch.setattr(Host, "owner", lambda host, path: 1000 if "/user@1000.service" in path else 0)
+        monkeypatch.setattr(node.NodeHost, "owner", lambda host, path: 1000 if "/user@1000.service" in path else 0)
         seen = {**seen, "place": f"{TOP}/user.slice/user@1000.service/user.slice/libpod-{CONTAINER}.scope"}
     start_container(held, name, **seen)
     assert items(held) == []
@@ -357,7 +357,7 @@ def test_others_dead_ones_and_those_of_users_are_not(
 
 def test_no_user_hides_a_container_of_roots(held: node.Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that looks like its monitor, and a control group of the same name."""
-    monkeypatch.setattr(Host, "owner", lambda host, path: 1000 if "/user@1000.service" in path else 0)
+    monkeypatch.setattr(node.NodeHost, "owner", lambda host, path: 1000 if "/user@1000.service" in path else 0)
     start_container(held, "held-1", monitor="/user.slice/user-1000.slice/session-3.scope", user=1000)
     held.put(f"{TOP}/user.slice/user@1000.service/libpod-{CONTAINER}.scope/cgroup.events", "populated 1\n")
     before = items(held)
@@ -379,6 +379,16 @@ def test_a_program_that_is_setuid_names_no_container(seen: dict[str, str], held:
     start_container(held, "held-1", place=f"{TOP}/x")
     for path, text in processes.files(77, "conmon", **seen).items():  # type: ignore[arg-type]
         held.put(path, text)
+    assert items(held) == []
+
+
+def test_nor_does_one_from_a_users_job_in_a_service_of_the_system(held: node.Node) -> None:
+    """Such as a job of cron's: its control group is the service's."""
+    start_container(held, "held-1", place=f"{TOP}/x")
+    assert items(held) != []
+    held.put("/proc/77/exe", "")
+    assert items(held) != []
+    (held.root / "proc/77/exe").chmod(0o4755)
     assert items(held) == []
 
 
