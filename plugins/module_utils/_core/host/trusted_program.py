@@ -20,14 +20,16 @@ if t.TYPE_CHECKING:
 OTHERS_WRITE = (
     stat.S_IWGRP | stat.S_IWOTH
 )  # With a POSIX ACL the bits of the group are its mask, the most that an entry gives.
+INTERPRETERS = 5  # of a script, one of the other, as the kernel runs them (execve(2))
 LINKS = 40  # as the kernel follows them (path_resolution(7))
 
 
 def why_not(host: Host, argv: t.Sequence[str]) -> tuple[str, str]:
     """The word of a command that others than root could change, and why with the command that mends it; twice "" without one.
 
-    Each word that is an absolute path counts, and the interpreters of a script: a program may run what its arguments name. On a tree
-    nothing can be said. What is asked here does not decide whether a tick looks again.
+    Each word with a slash in it counts, from the root on, which is the working directory of the command's unit, what follows the = in a
+    word, and the interpreters of a script: a program may run what its arguments name. On a tree nothing can be said. What is asked here
+    does not decide whether a tick looks again.
     """
     return host.unrecorded(lambda: first_found(host, argv)) if host.answers else ("", "")
 
@@ -35,14 +37,25 @@ def why_not(host: Host, argv: t.Sequence[str]) -> tuple[str, str]:
 def first_found(host: Host, argv: t.Sequence[str]) -> tuple[str, str]:
     """The first word that why_not() looks for."""
     if not argv[0].startswith("/"):
-        return argv[0], "is not an absolute path: write the program's path"
-    # The program is opened for its first line once only root can say what its path leads to: open(2) of a device may do something.
-    for words in (lambda: argv, lambda: interpreters(host, argv[0])):
-        for word in words():
-            said = changed_by_others(host, word) if word.startswith("/") else ""
-            if said:
-                return word, said
+        return argv[0], "is not an absolute path: write the program's path, such as /usr/bin/curl"
+    program, words = argv[0], list(argv)
+    # A program is opened for its first line once only root can say what its path leads to: open(2) of a device may do something.
+    for dummy in range(1 + INTERPRETERS):
+        for word in words:
+            for path in filter(is_path, (word, word.partition("=")[2])):
+                said = changed_by_others(host, path)
+                if said:
+                    return word, said
+        words = host.first_line(program).split()
+        if not words:
+            break
+        program = f"/{words[0]}"
     return "", ""
+
+
+def is_path(word: str) -> bool:
+    """Whether a word can lead to a file in a folder that is not the root itself, which is root's."""
+    return "/" in word
 
 
 def changed_by_others(host: Host, path: str) -> str:
@@ -82,15 +95,3 @@ def complaint(path: str, mode: int, owner: int) -> str:
     commands = [f"chown root: {place}"] if owner else []
     commands += [f"chmod go-w {place}"] if mode & OTHERS_WRITE else []
     return f"{said}: {' && '.join(commands)}"
-
-
-def interpreters(host: Host, path: str) -> list[str]:
-    """The words of a script's first line that the kernel runs it by, and of the first line of that, as often as the kernel looks."""
-    found: list[str] = []
-    for dummy in range(5):
-        words = host.first_line(path).split()
-        if not words:
-            break
-        found += words
-        path = words[0]
-    return found

@@ -47,9 +47,7 @@ def refuse_command(
     """Refuse a section whose ``command`` has no words, or no absolute path first."""
     command = (values or {}).get("command")
     if command and not command[0].startswith("/"):
-        message = (
-            "is not an absolute path: write the command as a list of words, such as [/usr/local/bin/healthy, --all]"
-        )
+        message = "is not an absolute path: write the program's path, such as /usr/bin/curl"
         reader.refuse(f"{path}.command[0]", command[0], message)
     if written.get("command") == []:
         reader.refuse(f"{path}.command", [], "has no words: write a command, or leave the section out")

@@ -22,7 +22,7 @@ KEYS: tuple[Key, ...] = (
         types.COMMAND_WORD,
         "A command, as a list of words that no shell reads, with the absolute path of the program first. It runs as root on the "
         "reserved CPUs, again and again until it ends with exit code 0: then the profile is confirmed. Only root may be able to change "
-        "the program and what absolute paths among the words lead to ([devices.md](devices.md#what-root-runs-only-root-may-change)).",
+        "the program and what paths among the words lead to ([devices.md](devices.md#what-root-runs-only-root-may-change)).",
         example="[/usr/local/bin/node-is-healthy]",
         many=LIST,
         required=True,

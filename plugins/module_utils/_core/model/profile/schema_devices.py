@@ -239,7 +239,7 @@ KEYS: tuple[Key, ...] = (
         "A command, as a list of words that no shell reads, with the absolute path of the program first. It runs in a unit of its "
         "own, for one device after the other, with the id of the device as its last argument. Exit code 0: the device is "
         "healthy. It must change nothing: check mode runs it as well. Only root may be able to change the program and what "
-        "absolute paths among the words lead to ([devices.md](devices.md#what-root-runs-only-root-may-change)).",
+        "paths among the words lead to ([devices.md](devices.md#what-root-runs-only-root-may-change)).",
         example="[/usr/local/sbin/nic-ok]",
         many=LIST,
         required=True,

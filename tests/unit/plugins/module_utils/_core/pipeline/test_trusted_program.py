@@ -91,11 +91,20 @@ def test_what_the_words_and_the_first_line_name_counts(fake: node.Node) -> None:
     fake.put("/home/jo/python", "")
     fake.others["/home/jo"] = (0o755, 1000)
     assert why(fake, OK, "-u", "/home/jo/check.py")[0] == "/home/jo/check.py"
-    assert why(fake, OK, "home/jo/check.py") == ("", ""), "it is found from the root, as the unit's folder is"
+    assert why(fake, OK, "home/jo/check.py")[0] == "home/jo/check.py", "the unit's folder is the root"
+    assert why(fake, OK, "../home/jo/none")[0] == "../home/jo/none"
+    assert why(fake, OK, "--config=/home/jo/x")[0] == "--config=/home/jo/x"
+    assert why(fake, OK, "FILE=home/jo/x")[1].endswith("chown root: /home/jo")
+    assert why(fake, OK, "http://localhost:8080/health?of=/", "example.com/gpu=0", "--config=/etc/x") == ("", "")
     fake.put(OK, "#!/opt/tools/second -x\n")
     fake.put("/opt/tools/second", "#!/home/jo/python\n")
     assert why(fake, OK)[0] == "/home/jo/python"
-    assert why(fake, "ok") == ("ok", "is not an absolute path: write the program's path")
+    fake.put("/opt/tools/second", "#!home/jo/python\n")
+    assert why(fake, OK)[0] == "home/jo/python"
+    fake.put("/opt/tools/second", "#!opt/tools/third\n")
+    fake.put("/opt/tools/third", "#!/usr/bin/env --x=/home/jo/python\n")
+    assert why(fake, OK)[0] == "--x=/home/jo/python"
+    assert why(fake, "ok") == ("ok", "is not an absolute path: write the program's path, such as /usr/bin/curl")
 
 
 @pytest.mark.parametrize(("kind", "counts"), [(stat.S_IFCHR, False), (stat.S_IFBLK, False), (stat.S_IFIFO, True)])
@@ -261,3 +270,8 @@ def test_a_program_that_others_can_change_is_not_opened(fake: node.Node, monkeyp
     monkeypatch.setattr(Host, "first_line", lambda dummy, path: opened.append(path) or "")
     fake.others[OK] = (0o755, 1000)
     assert why(fake, OK)[0] == OK and not opened
+    opened.clear()
+    fake.others = {"/opt/second": (0o755, 1000)}
+    fake.put("/opt/second", "")
+    monkeypatch.setattr(Host, "first_line", lambda dummy, path: opened.append(path) or "/opt/second")
+    assert why(fake, OK)[0] == "/opt/second" and opened == [OK]

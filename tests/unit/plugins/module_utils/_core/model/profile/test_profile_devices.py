@@ -122,7 +122,7 @@ REFUSED = (
     ([{**row(pci="8086:1572"), "bind": "../vfio-pci"}], "is not a VFIO driver"),
     (check(), "devices[0].check.command: is missing: write it as in command: [/usr/local/sbin/nic-ok]"),
     (check(command=[]), "devices[0].check.command: a list of 0: has no words: write a command"),
-    (check(command=["nic-ok"]), "devices[0].check.command[0]: nic-ok: is not an absolute path: write the command as a list"),
+    (check(command=["nic-ok"]), "devices[0].check.command[0]: nic-ok: is not an absolute path: write the program's path"),
     (check(command="/bin/nic-ok"), "devices[0].check.command: /bin/nic-ok: is text, not a list: write it as in"),
     (check(command=["/bin/a\nb"]), "devices[0].check.command[0]: /bin/a\\nb: is not a word of a command"),
     (check(command=["/bin/a"], timeout="2m"), "devices[0].check.timeout: 2m: is out of bounds: write 1s to 1m"),
