@@ -220,7 +220,6 @@ BESIDE_HOST = {
     "host/thread_masks.py",  # within a step, of threads that a look does not know
     "cli/command_output.py",
     "cli/commands.py",
-    "cli/profile_file.py",
     "cli/node_commands.py",
     "cli/diff_command.py",  # files that its user names
     "host/command.py",
@@ -232,6 +231,7 @@ BESIDE_HOST = {
     "host/sd_bus.py",  # its questions count as commands, with which nothing is kept
     "host/slow_write.py",  # a write
     "host/archive_tree.py",  # files that its user names, as in the two below
+    "host/user_file.py",
     "host/folder_tree.py",
     "host/recorded_tree.py",
     "host/snapshot.py",
@@ -250,6 +250,7 @@ WAYS_IN = {
         "host/kubelet_ready.py",  # a certificate
         "host/oom_score.py",  # a PID
         "cli/diff_command.py",  # a plan or a profile, whose changes and problems are made anew
+        "cli/profile_file.py",  # a profile, which is checked
         "host/archive_tree.py",  # names in an archive, for a refusal
         "host/kept_in_snapshot.py",  # what is written into a snapshot
         "host/podman_unit.py",  # what Podman said last, for an error that escapes it

@@ -13,7 +13,7 @@ import os
 import typing as t
 
 from ..constants import DIFFERS, IN_SYNC
-from ..host import archive_tree, recorded_tree
+from ..host import recorded_tree, user_file
 from ..host.discovery import sysfs
 from ..host.files import Host
 from ..model.profile import profile
@@ -24,7 +24,7 @@ from ..pipeline import declared_profile
 from ..reports import data_diff
 from . import command_output
 
-MOST_BYTES = 256 << 20
+MOST_JSON = 64 << 20  # bytes; their values take several times as many
 MACHINE = "a machine"
 
 
@@ -61,10 +61,12 @@ def side(path: str) -> tuple[str, t.Any]:
 def json_of(path: str) -> t.Any:
     """The data of a JSON file; None where it is none. Raises CorralError for one that cannot be read."""
     try:
-        with archive_tree.regular_file(path) as file:
-            if os.fstat(file.fileno()).st_size > MOST_BYTES:
-                raise refusal(f"is larger than {MOST_BYTES >> 20} MiB", path=path)
-            return json.loads(file.read(MOST_BYTES).decode("utf-8"))
+        data = user_file.read(path, MOST_JSON)
+        if len(data) <= MOST_JSON:
+            return json.loads(data.decode("utf-8"))
+        if data.lstrip()[:1] in (b"{", b"["):
+            raise refusal(f"is larger than {MOST_JSON >> 20} MiB", path=path)
+        return None
     except OSError as error:
         raise refusal(f"cannot be read: {error.strerror}", path=path) from None
     except (ValueError, RecursionError):

@@ -13,31 +13,33 @@ from __future__ import annotations
 import json
 import typing as t
 
+from ..host import user_file
 from ..host.files import READ_LIMIT, TOO_LARGE
 from ..model.profile.schema_reader import DuplicateKey, unique
 from ..model.values import yaml_error
-from ..model.values.data_bounds import OutOfBounds, check_bounds
+from ..model.values.data_bounds import DEEPEST, OutOfBounds, check_bounds
 from ..model.values.errors import refusal
 
 
 def read(path: str, name: str = "") -> str:
     """The text of a file that a user names, whole; a refusal calls it by that name. Raises CorralError."""
     try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read(READ_LIMIT + 1)
+        data = user_file.read(path, READ_LIMIT)
+        if len(data) > READ_LIMIT:
+            raise refusal(f"cannot be read: {TOO_LARGE}", path=name or path)
+        return data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or error
         raise refusal(f"cannot be read: {why}", path=name or path) from None
-    if len(text) > READ_LIMIT:
-        raise refusal(f"cannot be read: {TOO_LARGE}", path=name or path)
-    return text
 
 
 def load(text: str, path: str) -> t.Any:
     """The data of a profile file; ``path`` is what a refusal calls it. Raises CorralError."""
     try:
-        return json.loads(text, object_pairs_hook=unique)
-    except DuplicateKey as error:
+        data = json.loads(text, object_pairs_hook=unique)
+        check_bounds(data, lambda one: one.values() if isinstance(one, dict) else one if isinstance(one, list) else ())
+        return data
+    except (DuplicateKey, OutOfBounds) as error:
         raise refusal(str(error), path=path) from None
     except (ValueError, RecursionError):
         pass
@@ -51,7 +53,9 @@ def load(text: str, path: str) -> t.Any:
         raise refusal(str(error), path=path) from None
     except OutOfBounds as error:
         raise refusal(str(error), path=path) from None
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+    except RecursionError:
+        raise refusal(f"is nested more than {DEEPEST} levels deep: write it flat", path=path) from None
+    except (yaml.YAMLError, ValueError) as error:
         raise refusal(yaml_error.line(error), path=path) from None
     except (AttributeError, LookupError):
         # So PyYAML fails at a value that its tag does not fit: `!!int ""`, `!!bool maybe`, `!!timestamp soon`.

@@ -18,7 +18,8 @@ import stat
 import typing as t
 
 from ..model.values.errors import CorralError, refusal
-from .files import READ_FLAGS, READ_LIMIT
+from .files import READ_LIMIT
+from .user_file import regular_file
 
 MOST_PACKED = 32 << 20  # bytes of the file, where it is compressed
 MOST_BYTES = 256 << 20  # of the tar: 1 KiB for the smallest file
@@ -266,15 +267,6 @@ class Bytes:
 
 def too_long() -> Exception:
     return ValueError(f"it has more than {MOST_BYTES >> 20} MiB")
-
-
-def regular_file(path: str) -> t.BinaryIO:
-    """Open a file that the user names; no device and no FIFO, whose open(2) may wait or do something."""
-    file = os.open(path, READ_FLAGS | os.O_NOCTTY)
-    if not stat.S_ISREG(os.fstat(file).st_mode):
-        os.close(file)
-        raise OSError(errno.EINVAL, "not a regular file", path)
-    return os.fdopen(file, "rb")
 
 
 def pieces(file: t.BinaryIO) -> t.Iterator[bytes]:

@@ -73,7 +73,8 @@ AGENT = re.compile(
     r"[@:+!-]*(/[a-z0-9/.]+ (-[A-Z] )*)?/usr/libexec/corral/[a-z0-9/._-]+( [a-z%-]+)*"
 )  # Python and its program
 PROSE = re.compile(r"# [A-Z0-9a-z'-][^=]* ")  # a comment, and no setting that is commented out
-COMMENT = re.compile(r"\s#.*")  # of YAML, after a value
+# A line of YAML up to its comment. Quotes count where a value may begin.
+UNCOMMENTED = re.compile(r"""(?:(?<=[:,\[{-])\s*(?:"(?:[^"\\]|\\.)*"|'[^']*')|(?<=\S)#|[^#])*""")
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 KUBELET = frozenset(
     (
@@ -140,7 +141,7 @@ def command(line: str) -> str:
 
 
 def variables(line: str) -> str:
-    """NAME=VALUE words, of whose values only options of the kubelet are kept, and the CPUs that irqbalance leaves alone."""
+    """NAME=VALUE words, of whose values only options in the kubelet's variables are kept, and the CPUs that irqbalance leaves alone."""
     found = []
     for word in shlex.split(line):
         name, equals, value = word.partition("=")
@@ -151,6 +152,8 @@ def variables(line: str) -> str:
 def value_of(name: str, value: str) -> str:
     if name.startswith("IRQBALANCE_BANNED_CPU") and re.fullmatch(r"[0-9a-fx,-]*", value):
         return value
+    if not name.startswith("KUBELET_"):
+        return MARK if value else ""
     return " ".join(words(value.split(), programs=False)).replace('"', "")
 
 
@@ -263,8 +266,9 @@ def kubelet_config(text: str) -> str:
             return f"{MARK}\n"
     found = []
     keeps = True
-    for line in text.splitlines():
-        if line.lstrip()[:1] == "#":
+    for row in text.splitlines():
+        line = UNCOMMENTED.match(row)[0].rstrip()  # type: ignore[index]  # it matches any line
+        if row.strip() and not line:
             continue
         match = re.match(r"([A-Za-z]+):", line)
         if match:
@@ -273,7 +277,7 @@ def kubelet_config(text: str) -> str:
             found.append(line if keeps else f"{key}: {MARK}")
         elif keeps or line.strip() in ("", "---"):
             found.append(line if line[:1] in (" ", "-", "") or line.strip() == "---" else f"# {MARK}")
-    return "".join(f"{COMMENT.sub('', line)}\n" for line in found)
+    return "".join(f"{line}\n" for line in found)
 
 
 def originals(text: str) -> str:

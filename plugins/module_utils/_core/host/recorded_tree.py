@@ -17,6 +17,7 @@ import os
 import stat
 import typing as t
 
+from ..model.values.errors import refusal
 from .archive_tree import ArchiveTree
 from .files import Host, device_number
 from .folder_tree import FolderTree
@@ -36,7 +37,12 @@ def opened(path: str) -> t.Iterator[Host]:
         return
     tree: Tree = FolderTree(path) if os.path.isdir(path) else ArchiveTree(path)
     try:
-        yield RecordedHost(path, tree)
+        host = RecordedHost(path, tree)
+        if isinstance(tree, FolderTree) and not (host.found("/sys") or host.found("/proc")):
+            raise refusal(
+                "holds neither sys nor proc: give the folder of a machine, which holds proc, sys and etc", path=path
+            )
+        yield host
     finally:
         tree.close()
 

@@ -30,7 +30,7 @@ def write(host: Host, target: str) -> int:
     if os.path.lexists(target) and not stat.S_ISREG(os.lstat(target).st_mode):
         raise OSError(errno.EEXIST, "what is there is no regular file: name a new file", target)
     folder, name = os.path.split(target)
-    temporary = os.path.join(folder, f".{name[:200]}.{secrets.token_hex(8)}")
+    temporary = os.path.join(folder, f".{os.fsdecode(os.fsencode(name)[:200])}.{secrets.token_hex(8)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
         try:

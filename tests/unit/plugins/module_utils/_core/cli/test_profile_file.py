@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import json
+import os
 import typing as t
+from pathlib import Path
 
 import pytest
 from _core.cli import profile_file
@@ -70,3 +72,30 @@ def test_what_cannot_be_meant_is_refused(text: str, said: str) -> None:
 @pytest.mark.parametrize("text", ["1: a\n'1': b", "a: &x {b: 1}\nc: *x"])
 def test_what_differs_is_not_refused(text: str) -> None:
     assert profile_file.load(text, "file")
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 500 + "]" * 500, "".join(f"{' ' * depth}a:\n" for depth in range(500)), "- " * 500 + "a"]
+)
+def test_too_deep_a_file_says_how_deep_it_may_be(text: str) -> None:
+    with pytest.raises(CorralError, match=r"deep\.yml: is nested more than 100 levels deep"):
+        profile_file.load(text, "deep.yml")
+
+
+def test_what_is_read_is_a_regular_file_or_what_the_shell_has_opened(tmp_path: Path) -> None:
+    """open(2) of a FIFO waits for its writer for ever, and that of a device may do something."""
+    os.mkfifo(tmp_path / "fifo")
+    for path in (str(tmp_path / "fifo"), "/dev/zero"):
+        with pytest.raises(CorralError, match="cannot be read: not a regular file"):
+            profile_file.read(path)
+    end, begin = os.pipe()
+    os.write(begin, b"name: x\r\n")
+    os.close(begin)
+    assert profile_file.read(f"/dev/fd/{end}") == "name: x\n"
+    os.close(end)
+
+
+def test_the_bound_of_a_file_is_in_bytes(tmp_path: Path) -> None:
+    (tmp_path / "x.yml").write_text("\u00e4" * (2 << 20) + "a", encoding="utf-8")
+    with pytest.raises(CorralError, match="more than 4194304 bytes"):
+        profile_file.read(str(tmp_path / "x.yml"))

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from _core.host import folder_tree, lock, recorded_tree
 from _core.host.files import READ_LIMIT, Host
+from _core.model.values.errors import CorralError
 
 
 @pytest.fixture(params=["folder", "archive"])
@@ -139,7 +140,7 @@ def test_it_is_neither_written_nor_asked_for_commands(recorded: t.Callable[[], H
 
 
 def test_nothing_of_a_folder_is_opened_but_files_and_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made(tmp_path, {"dev/file": "1\n"}, {})
+    made(tmp_path, {"dev/file": "1\n", "sys/file": "1\n"}, {})
     os.mkfifo(tmp_path / "tree/dev/fifo")
     with socket.socket(socket.AF_UNIX) as one:
         one.bind(str(tmp_path / "tree/dev/socket"))
@@ -198,3 +199,13 @@ def test_the_machine_itself_is_live(tmp_path: Path) -> None:
     (tmp_path / "l").symlink_to("/")
     with recorded_tree.opened(str(tmp_path / "l")) as host:
         assert not host.live
+
+
+def test_a_folder_of_no_machine_is_refused(tmp_path: Path) -> None:
+    """A folder that a typing error named was a machine without CPUs."""
+    (tmp_path / "etc").mkdir()
+    with (
+        pytest.raises(CorralError, match="holds neither sys nor proc: give the folder of a machine"),
+        recorded_tree.opened(str(tmp_path)),
+    ):
+        pass

@@ -41,7 +41,7 @@ UNIT = f"""# {SECRET}
 Description={SECRET}
 After=a.service
 [Service]
-Environment={SECRET} PASS={SECRET} "TWO={SECRET} {SECRET}" ARGS="--config=/etc/kubelet.yaml --token={SECRET} --max-pods=7"
+Environment={SECRET} PASS={SECRET} "TWO={SECRET} {SECRET}" OPTS="--name {SECRET}" KUBELET_ARGS="--config=/etc/kubelet.yaml --token={SECRET} --max-pods=7"
 SetCredential=token:{SECRET}
 SetCredentialEncrypted=token: \\
   {SECRET}
@@ -61,7 +61,7 @@ KEPT_OF_UNIT = f"""[Unit]
 Description={MARK}
 After=a.service
 [Service]
-Environment={MARK} "PASS={MARK}" "TWO={MARK} {MARK}" "ARGS=--config=/etc/kubelet.yaml --token={MARK} --max-pods=7"
+Environment={MARK} "PASS={MARK}" "TWO={MARK}" "OPTS={MARK}" "KUBELET_ARGS=--config=/etc/kubelet.yaml --token={MARK} --max-pods=7"
 SetCredential={MARK}
 SetCredentialEncrypted={MARK}
 LoadCredential={MARK}
@@ -107,8 +107,11 @@ FILES: dict[str, tuple[str, str]] = {
     "/etc/passwd": (f"root:{SECRET}:0:0:{SECRET}:/{SECRET}:/bin/sh\na:x:7:{SECRET}:7:/:/\n", "root:x:0:0:::\n"),
     "/etc/group": (f"kvm:{SECRET}:104:a,b\n", "kvm:x:104::::\n"),
     "/var/lib/kubelet/config.yaml": (
-        f"# {SECRET}\n{KUBELET}maxPods: 7 # {SECRET}\nstaticPodURLHeader:\n  Authorization:\n  - {SECRET}\nkubeReserved:\n  cpu: 500m\n",
-        f"{KUBELET}maxPods: 7\nstaticPodURLHeader: {MARK}\nkubeReserved:\n  cpu: 500m\n",
+        (
+            f"# {SECRET}\n{KUBELET}maxPods: 7 # {SECRET}\nclusterDomain: 'a # {SECRET}'\nevictionHard: {{imagefs.available: \"5 # %\"}} # it's \"{SECRET}\"\n"
+            f"staticPodURLHeader:\n  Authorization:\n  - {SECRET}\nkubeReserved:\n  cpu: 500m\n"
+        ),
+        f"{KUBELET}maxPods: 7\nclusterDomain: {MARK}\nevictionHard: {{imagefs.available: \"5 # %\"}}\nstaticPodURLHeader: {MARK}\nkubeReserved:\n  cpu: 500m\n",
     ),
     "/var/lib/kubelet/kubeadm-flags.env": (
         f'KUBELET_KUBEADM_ARGS="--token={SECRET} --cpu-manager-policy=static"\nPASS={SECRET}\n',
@@ -221,3 +224,10 @@ def test_the_environment_that_systemd_gives_to_all_units_is_left_out() -> None:
         "/etc/systemd/system.conf", b"[Manager]\nDefaultEnvironment=PASS=hunter2\nDefaultTasksMax=5\n"
     ).decode()
     assert "hunter2" not in text and "DefaultTasksMax=5" in text
+
+
+def test_a_long_name_that_is_not_ascii(host: Host, tmp_path: Path) -> None:
+    """A name has 255 bytes: the temporary one beside it has fewer of them, not of its letters."""
+    target = tmp_path / ("\u00e4" * 120 + ".tar.gz")
+    snapshot.write(host, str(target))
+    assert sorted(os.listdir(tmp_path)) == ["tree", target.name]

@@ -112,6 +112,7 @@ def test_what_cannot_be_compared_is_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     written(tmp_path / "data.json", {})
+    (tmp_path / "sys").mkdir()
     (tmp_path / "other.txt").write_text("{")
     assert corral(before, after) == 1
     assert message in capsys.readouterr().err.replace('"', "")
@@ -119,5 +120,13 @@ def test_what_cannot_be_compared_is_refused(
 
 def test_a_folder_that_is_no_machine_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two of them had nothing that differs."""
+    (tmp_path / "sys").mkdir()
     assert corral(tmp_path, tmp_path) == 1
     assert f"{tmp_path}: shows no CPU: give the folder of a machine" in capsys.readouterr().err
+
+
+def test_json_has_a_bound(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its values take several times as many bytes of memory as the file has."""
+    (tmp_path / "a.json").write_text("[" + " " * (64 << 20) + "]")
+    assert corral(tmp_path / "a.json", tmp_path / "a.json") == 1
+    assert "a.json: is larger than 64 MiB" in capsys.readouterr().err

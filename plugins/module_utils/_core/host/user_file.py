@@ -1,0 +1,34 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""A file that a user names: a regular one, or what the caller's shell has opened already; read up to a bound."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import typing as t
+
+from .files import READ_FLAGS
+
+GIVEN = re.compile(r"/dev/(stdin|fd/[0-9]+)")  # of the caller's shell: < FILE, a pipe, <(COMMAND)
+
+
+def regular_file(path: str) -> t.BinaryIO:
+    """Open a file that the user names; no device and no FIFO, whose open(2) may wait or do something."""
+    file = os.open(path, READ_FLAGS | os.O_NOCTTY)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return os.fdopen(file, "rb")
+
+
+def read(path: str, most: int) -> bytes:
+    """Its bytes, at most one more than ``most``. Raises OSError."""
+    given = GIVEN.fullmatch(path)
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC), "rb") if given else regular_file(path) as file:
+        return file.read(most + 1)
