@@ -28,7 +28,7 @@ import tempfile
 import time
 import typing as t
 
-from on_node import PATIENCE, expect, run, run_step, run_steps, select_steps, wait
+from on_node import PATIENCE, expect, exposed, run, run_step, run_steps, select_steps, wait
 
 STORAGE = "/var/lib/containers/storage"
 DISK = "/var/containers.ext4"
@@ -612,6 +612,7 @@ TRAP = "/run/lab-trap"
 
 def a_hostile_user() -> None:
     """Root opens no path of a user's, believes no text of it, and keeps its memory; the user's share of it is the user's own."""
+    exposed("corral-gc.service", 4.0)
     policy = image_gc()
     declare(gc={**policy, "users": ["alice"]}, workloads=[])
     os.makedirs(f"{TRAP}/overlay-images", 0o700)

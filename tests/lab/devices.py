@@ -18,7 +18,7 @@ import shutil
 import sys
 import typing as t
 
-from on_node import expect, in_sync, read, run, run_named, tick, wait, write
+from on_node import expect, exposed, in_sync, read, run, run_named, tick, wait, write
 from pods import pod, pod_has_ended, quadlet_pod
 from vendors_spec import make as make_vendors_spec
 from workloads import CGROUP, CHECKPOINT, ETC, cpus, grants, image
@@ -331,10 +331,7 @@ EXPOSED = {
 def exposures() -> None:
     """Corral's units bear what they can: systemd's own measure of each."""
     for unit, most in EXPOSED.items():
-        said = run("systemd-analyze", "security", "--no-pager", unit)
-        (level,) = re.findall(r"Overall exposure level for [^:]+: ([0-9.]+)", said)
-        print(f"{unit}: exposure {level}")
-        expect(f"the exposure of {unit} ({level}) is at most {most}", float(level) <= most, True)
+        exposed(unit, most)
 
 
 def driver_of(address: str) -> tuple[str, str]:

@@ -13,6 +13,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -70,6 +71,14 @@ def write(path: str, text: str) -> None:
 def expect(what: str, got: object, wanted: object) -> None:
     if got != wanted:
         raise AssertionError(f"{what}: got {got!r}, wanted {wanted!r}")
+
+
+def exposed(unit: str, most: float) -> None:
+    """What systemd says of a unit's exposure is at most this (systemd-analyze(1))."""
+    said = run("systemd-analyze", "security", "--no-pager", unit)
+    (level,) = re.findall(r"Overall exposure level for [^:]+: ([0-9.]+)", said)
+    print(f"{unit}: exposure {level}")
+    expect(f"the exposure of {unit} ({level}) is at most {most}", float(level) <= most, True)
 
 
 def wait(what: str, done: t.Callable[[], bool], seconds: float = 60, pause: float = 0.2) -> None:
