@@ -32,6 +32,8 @@ RESTLESS = (
     "/run/systemd/units",
     "/run/systemd/propagate",
     "/run/systemd/unit-root",
+    "/run/systemd/unit-private-tmp",
+    "/run/systemd/dynamic-uid",
     "/run/systemd/incoming",
     "/run/systemd/show-status",
     "/run/systemd/ask-password-block",
