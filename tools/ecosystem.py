@@ -31,7 +31,7 @@ from unit_tests import unit_tests
 GROUND = ansible_test.own_folder("ecosystem")
 INSTALLED = GROUND / "installed"
 BARE = GROUND / "bare"  # without all that a collection must do without
-SHIPPED = {"CONTRIBUTING.md", "LICENSES", "README.md", "bin", "changelogs", "docs", "examples"}
+SHIPPED = {"CONTRIBUTING.md", "LICENSES", "README.md", "SECURITY.md", "bin", "changelogs", "docs", "examples"}
 NEEDED = {"meta", "playbooks", "plugins", "roles"}
 KINDS = {
     "module": "plugins/modules/*.py",
