@@ -339,6 +339,7 @@ def test_a_full_disk_keeps_no_report_from_being_read(tree: str, monkeypatch: pyt
 
 
 def test_a_tree_without_a_cpu_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "sys").mkdir()
     assert main.main(["pools", "--root", str(tmp_path), "--profile", str(node.EDGE)]) == 1
     assert "cpu: no CPU can be seen here" in capsys.readouterr().err
 
