@@ -212,12 +212,12 @@ def impossible_row(row: t.Mapping[str, t.Any], cells: t.Mapping[str, tuple[type,
     for key, types in cells.items():
         if not isinstance(row.get(key), types) or isinstance(row.get(key), bool):
             return f"{key} is {kind(row.get(key))}, expected {kind(types[0]())}"
-    odd = next((ids for ids in (row.get("devices") or {}).values() if not isinstance(ids, list)), None)
-    if odd is not None:
-        return f"devices has {kind(odd)}, expected lists"
-    other = next((line for line in row.get("changes") or () if not isinstance(line, str)), None)
-    if other is not None:
-        return f"changes has {kind(other)}, expected texts"
+    for ids in (row.get("devices") or {}).values():
+        if not isinstance(ids, list):
+            return f"devices has {kind(ids)}, expected lists"
+    for line in row.get("changes") or ():
+        if not isinstance(line, str):
+            return f"changes has {kind(line)}, expected texts"
     return impossible_since(row.get("since"))
 
 

@@ -42,7 +42,7 @@ def observe(host: Host) -> Tree:
     for path in pending:  # The list grows in the loop.
         directory = f"{cgroup.ROOT}/{path}"
         requested = cgroup.cpu_list(host.read(f"{directory}/cpuset.cpus"))
-        text = (host.read(f"{directory}/cpuset.cpus.partition") or MEMBER).split()
+        text = (host.read(f"{directory}/cpuset.cpus.partition") or "").split() or [MEMBER]
         found[path] = Cgroup(requested or NONE, text[0], len(text) == 1 and text[0] != MEMBER)
         effective[path] = cgroup.cpu_list(host.read(f"{directory}/cpuset.cpus.effective")) or NONE
         if cgroup.populated_at(host, directory):

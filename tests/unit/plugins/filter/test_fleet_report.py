@@ -521,6 +521,7 @@ def test_a_group_of_many_hosts_names_the_first_and_keeps_all() -> None:
         ({"msg": deep(900)}, "msg has more than 32 lists and mappings in each other"),
         ({"workloads": [{**LANE, "devices": []}]}, "workloads[0].devices is a list, expected a mapping"),
         ({"workloads": [{**LANE, "devices": {"a": 7}}]}, "workloads[0].devices has a number, expected lists"),
+        ({"workloads": [{**LANE, "devices": {"a": None}}]}, "workloads[0].devices has missing, expected lists"),
         ({"workloads": [{**LANE, "since": 10**18}]}, f"workloads[0].since is {10**18}, expected seconds since 1970"),
         ({"tenants": "acme"}, "tenants is text, expected a list"),
         ({"tenants": [{"name": "acme"}]}, "tenants[0].text is missing, expected text"),
