@@ -74,6 +74,5 @@ def hugepages(status: t.Mapping[str, t.Any]) -> str:
             str(one["actual"]),
         ]
         for one in status.get("hugepages") or []
-        if {"size", "node", "wanted", "actual"} <= one.keys()  # In a copy that was handed over there may be others.
     ]
     return html_page.table(("size", "where", "declared", "there"), rows, "Pools of hugepages, in pages")

@@ -79,9 +79,15 @@ def groups_below(host: Host, root: str) -> dict[str, str]:
             if not ident:
                 pending.append(f"{path}/{name}")
             elif "populated 1" in (host.read(f"{path}/{name}/cgroup.events") or ""):
-                if host.owner(path) == host.owner(root):
+                if owner(host, path) == owner(host, root):
                     found[ident] = f"{path}/{name}"
     return found
+
+
+def owner(host: Host, path: str) -> t.Optional[int]:
+    """The user to whom a control group belongs; None where it has ended, and on a tree, of which nothing is known but root's."""
+    found = host.permissions(path)
+    return found[1] if found else None
 
 
 def names_of(host: Host, idents: t.Collection[str]) -> dict[str, str]:

@@ -245,14 +245,6 @@ class Host:
             mode = None
         return self.tell(mode, "mode", path)
 
-    def owner(self, path: str) -> t.Optional[int]:
-        """The user to whom what is there belongs, links not followed; None when nothing is."""
-        try:
-            owner = os.lstat(self.at(path)).st_uid
-        except (OSError, ValueError):
-            owner = None
-        return self.tell(owner, "owner", path)
-
     def permissions(self, path: str) -> t.Optional[tuple[int, int]]:
         """The mode of what is there, its type included, and its owner; links are not followed. None where nothing is."""
         try:

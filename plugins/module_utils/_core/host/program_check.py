@@ -16,8 +16,8 @@ import os
 import typing as t
 
 from ..constants import VERSION
-from ..model.systemd.agent_program import release_at
-from ..model.systemd.agent_units import FOLDER, LAUNCHER, RELEASES
+from ..model.systemd.agent_program import release_at, release_of
+from ..model.systemd.agent_units import LAUNCHER, RELEASES
 from ..model.values.listing import listed
 from ..model.values.records import NamedTuple
 from . import state
@@ -108,7 +108,7 @@ def findings(host: Host, release: str) -> list[Finding]:
 
 
 def looked_at(host: Host, release: str) -> list[Finding]:
-    """The same."""
+    """Look at each file and folder of a release, and at the folders above it."""
     top = f"{RELEASES}/{release}"
     row = records(host).get(release)
     if row is None:
@@ -117,7 +117,7 @@ def looked_at(host: Host, release: str) -> list[Finding]:
         return [Finding(top, "program", "", release, reason, known=False)]
     files, folders = files_in(host, top)
     found = [
-        one for path in (*above(top), *folders, *(f"{top}/{name}" for name in files)) for one in opened(host, path)
+        one for path in (*above(top), *folders, *(f"{top}/{name}" for name in files)) for one in changeable(host, path)
     ]
     for name in sorted({*files, *row["files"]}):
         path, wanted = f"{top}/{name}", row["files"].get(name)
@@ -142,8 +142,7 @@ def above(path: str) -> list[str]:
 
 def running_release(host: Host) -> str:
     """The release to which the launcher's link leads; "" where it leads to none."""
-    link = host.unrecorded(lambda: host.link(LAUNCHER)) or ""
-    return release_at(link if link.startswith("/") else f"{FOLDER}/{link}")
+    return release_of(host.unrecorded(lambda: host.link(LAUNCHER)))
 
 
 def installed(host: Host) -> t.Optional[InstalledProgram]:
@@ -164,12 +163,12 @@ def sentence(program: InstalledProgram) -> str:
     return f"program {program['release']}: NOT as it was installed: {listed(program['differing'])}: roll the agent out again"
 
 
-def opened(host: Host, path: str) -> list[Finding]:
+def changeable(host: Host, path: str) -> list[Finding]:
     """What root runs only root may change: a finding where another user can."""
-    owner, mode = host.owner(path), host.mode(path)
+    there, mode = host.permissions(path), host.mode(path)
     found = []
-    if owner not in (None, 0, os.geteuid()):
-        found.append(Finding(path, "owner", f"user {owner}", "root", f"root runs what is there: chown root {path}"))
+    if there and there[1] not in (0, os.geteuid()):
+        found.append(Finding(path, "owner", f"user {there[1]}", "root", f"root runs what is there: chown root {path}"))
     if mode is not None and mode & 0o022 and host.link(path) is None:
         closed = f"{mode & ~0o022:04o}"
         found.append(Finding(path, "mode", f"{mode:04o}", closed, f"root runs what is there: chmod go-w {path}"))

@@ -186,10 +186,6 @@ class RecordedHost(Host):
     def links(self, path: str) -> t.Optional[int]:
         return 1 if self.found(path) is not None else None
 
-    def owner(self, path: str) -> t.Optional[int]:
-        """All of a tree is the recorded machine's: who holds the copy has unpacked it as somebody."""
-        return 0 if self.found(path) is not None else None
-
     def writable(self, path: str) -> bool:
         """The recorded machine's own root may write; that a file there is immutable is not recorded."""
         return self.tell(self.found(path) is not None, "writable", path)

@@ -178,7 +178,7 @@ def observe(host: Host, files: t.Iterable[str], links: t.Iterable[str], trigger:
 def with_program(host: Host, seen: Observation, program: Program, tag: t.Optional[str]) -> Observation:
     """The observation, with what runs, and with what is known of all programs that are there."""
     link = seen.links[LAUNCHER]
-    runs = running_release(host, link)
+    runs: t.Optional[str] = agent_program.release_of(link) or None
     if link is None and host.exists(LAUNCHER):
         runs = agent_program.NO_RELEASE
     sources = [path for path in paths_of(program) if path.endswith(".py")]
@@ -200,13 +200,6 @@ def with_program(host: Host, seen: Observation, program: Program, tag: t.Optiona
         texts=texts, runs=runs, compiled=compiled, programs=tuple(programs), findings=tuple(found),
         version=known.get(runs or "", {}).get("version", ""),
     )  # fmt: skip
-
-
-def running_release(host: Host, link: t.Optional[str]) -> t.Optional[str]:
-    """The release to which the launcher's link leads; None where it leads to none."""
-    return (
-        None if link is None else agent_program.release_at(link if link.startswith("/") else f"{FOLDER}/{link}") or None
-    )
 
 
 def finding_change(one: program_check.Finding) -> Change:

@@ -44,6 +44,7 @@ ITEM = {
 }
 PAUSED = {"since": int, "until": int, "by": str, "reason": str}
 CHANGED = {"time": int, "changes": list}
+HUGEPAGES = {"size": str, "node": (int, None), "wanted": int, "actual": (int, None)}
 BUILT_UPON = {
     "time": int,
     "items": [ITEM],
@@ -51,6 +52,7 @@ BUILT_UPON = {
     "paused": (PAUSED, None),
     "last_changed": (CHANGED, None),
     "last_in_sync": (int, None),
+    "hugepages": ([HUGEPAGES], None),
 }
 LARGEST = 2**40  # the largest of its numbers; a larger one is no time
 

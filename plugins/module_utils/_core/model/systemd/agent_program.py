@@ -71,3 +71,8 @@ def release_at(path: str) -> str:
     """The name of the release to which a path below FOLDER belongs; NO_RELEASE for one that lies in FOLDER itself."""
     inside = path[len(RELEASES) + 1 :] if path.startswith(f"{RELEASES}/") else ""
     return inside.partition("/")[0]
+
+
+def release_of(link: t.Optional[str]) -> str:
+    """The release to which the launcher leads whose link has this text (None: it is none); "" where it leads to none."""
+    return release_at(link if link.startswith("/") else f"{FOLDER}/{link}") if link else ""

@@ -344,20 +344,18 @@ def test_one_in_another_workloads_slice_is_not(held: node.Node) -> None:
 @pytest.mark.parametrize(
     ("name", "seen"), [("other", {}), ("held-1", {"populated": False}), ("held-1", {"user": 1000})], ids=str
 )
-def test_others_dead_ones_and_those_of_users_are_not(
-    name: str, seen: dict[str, t.Any], held: node.Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_others_dead_ones_and_those_of_users_are_not(name: str, seen: dict[str, t.Any], held: node.Node) -> None:
     """systemd gives the control group that is delegated to a user to that user, and all in it is the user's."""
     if "user" in seen:
-        monkeypatch.setattr(node.NodeHost, "owner", lambda host, path: 1000 if "/user@1000.service" in path else 0)
+        held.others[f"{TOP}/user.slice/user@1000.service/user.slice"] = (0o755, 1000)
         seen = {**seen, "place": f"{TOP}/user.slice/user@1000.service/user.slice/libpod-{CONTAINER}.scope"}
     start_container(held, name, **seen)
     assert items(held) == []
 
 
-def test_no_user_hides_a_container_of_roots(held: node.Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_user_hides_a_container_of_roots(held: node.Node) -> None:
     """A process that looks like its monitor, and a control group of the same name."""
-    monkeypatch.setattr(node.NodeHost, "owner", lambda host, path: 1000 if "/user@1000.service" in path else 0)
+    held.others[f"{TOP}/user.slice/user@1000.service"] = (0o755, 1000)
     start_container(held, "held-1", monitor="/user.slice/user-1000.slice/session-3.scope", user=1000)
     held.put(f"{TOP}/user.slice/user@1000.service/libpod-{CONTAINER}.scope/cgroup.events", "populated 1\n")
     before = items(held)
