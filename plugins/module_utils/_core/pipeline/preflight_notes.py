@@ -20,6 +20,7 @@ from ..model.cpu import busy_services, slices
 from ..model.devices.device import Resource
 from ..model.plan.context import Context
 from ..model.status import conflicts
+from ..model.values.errors import shown
 from . import named_programs
 
 
@@ -47,8 +48,20 @@ def notes(host: Host, context: Context) -> tuple[str, ...]:
 
 
 def device_notes(host: Host, resources: t.Sequence[Resource]) -> tuple[str, ...]:
-    """A line for each resource that no device of the node matches, each device that two resources match, and each bad CDI spec."""
-    return tuple(checked_devices.devices_of(host, resources).problems) if resources else ()
+    """A line for each resource that no device of the node matches, each device that two resources match, each bad CDI spec, and each
+    resource with unhealthy devices: no workload is given those.
+    """
+    if not resources:
+        return ()
+    found = checked_devices.devices_of(host, resources)
+    notes = list(found.problems)
+    for name, devices in found.devices.items():
+        bad = [one for one in devices if one.unhealthy]
+        if bad:
+            notes.append(
+                f"devices: {name}: {len(bad)} of {len(devices)} are unhealthy: {shown(bad[0].id)}: {bad[0].unhealthy}"
+            )
+    return tuple(notes)
 
 
 def tenant_notes(context: Context) -> t.Iterator[str]:

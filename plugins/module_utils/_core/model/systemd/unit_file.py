@@ -72,7 +72,7 @@ def file_change(
         "content",
         "the same settings, other comments or blanks" if shown == settings(wanted) else shown,
         settings(wanted),
-        reason if actual is None else f"{reason}: was changed by hand or belongs to an earlier profile",
+        reason if actual is None else f"{reason}: was changed by hand, or belongs to an earlier profile or release",
         path,
         (make_step.file(path, wanted, phase, mode=mode, reload=reload),),
     )

@@ -23,7 +23,7 @@ from _core.host.files import Host
 from _core.host.lock import Lock
 from _core.model.profile import profile
 from _core.model.values.errors import CorralError
-from _core.pipeline import applying, planning, run_device_checks
+from _core.pipeline import applying, planning, preflight_notes, run_device_checks
 from example_counts import in_turn
 from test_devices_granted import DPDK, JOB, LINKS, OTHER, PROFILE, SERIAL, TTY, held, in_sync, running
 from test_workloads import status
@@ -295,8 +295,11 @@ def test_check_mode_asks_and_writes_nothing(fake: node.Node, program: Program) -
     before = fake.fingerprint()
     host, declared = fake.host(), profile.parse(checked())
     run_device_checks.check_unknown(host, declared, writes=False)
-    planning.plan_profile(host, planning.compile_profile(host, declared, fresh=True), declare=True)
+    context = planning.compile_profile(host, declared, fresh=True)
+    planning.plan_profile(host, context, declare=True)
     assert (program.heard(), host.writes) == (list(LINKS), [])
+    (note,) = [one for one in preflight_notes.notes(host, context) if "unhealthy" in one]
+    assert f"1 of {len(LINKS)} are unhealthy: {LINKS[0]}: " in note, "no workload is given it"
     assert node.different(before, fake.fingerprint()) == []
     assert not fake.has(state.DEVICE_CHECKS_LOCK)
 
