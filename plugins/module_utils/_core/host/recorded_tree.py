@@ -21,8 +21,8 @@ from ..model.values.errors import refusal
 from .archive_tree import ArchiveTree
 from .files import Host, device_number
 from .folder_tree import FolderTree
+from .link_walk import LINK_LIMIT
 
-LINK_LIMIT = 40  # as the kernel has it (MAXSYMLINKS)
 STEPS = 1000  # parts of a path, those of its links included; a machine's own have dozens
 KNOWN = 4096  # folders whose real path is remembered
 

@@ -16,9 +16,8 @@ import stat
 import tarfile
 import typing as t
 
-from . import kept_in_snapshot
+from . import kept_in_snapshot, link_walk
 from .files import Host
-from .recorded_tree import LINK_LIMIT
 
 
 def write(host: Host, target: str) -> int:
@@ -81,24 +80,12 @@ def add(host: Host, archive: tarfile.TarFile) -> int:
 
 def resolved(host: Host, path: str, links: dict[str, str]) -> t.Optional[str]:
     """Where a path really leads, every link on the way noted (relative to its own folder); None in a circle."""
-    parts = [part for part in path.split("/") if part]
     real = ""
-    followed = 0
-    while parts:
-        part = parts.pop(0)
-        if part in (".", ".."):
-            real = real.rpartition("/")[0] if part == ".." else real
-            continue
-        here = f"{real}/{part}"
-        text = host.link(here)
-        if text is None:
-            real = here
-            continue
-        followed += 1
-        if followed > LINK_LIMIT:
-            return None
-        links[here] = os.path.relpath(text, real or "/") if text.startswith("/") else text
-        if text.startswith("/"):
-            real = ""
-        parts = [piece for piece in text.split("/") if piece] + parts
+    try:
+        for real, text in link_walk.steps(host, path):
+            if text is not None:
+                folder = os.path.dirname(real)
+                links[real] = os.path.relpath(text, folder) if text.startswith("/") else text
+    except OSError:
+        return None
     return real or "/"

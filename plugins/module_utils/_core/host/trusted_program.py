@@ -7,21 +7,19 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import stat
 import typing as t
 
 from ..model.values.printable_text import printable
+from . import link_walk
 
 if t.TYPE_CHECKING:
     from .files import Host
 
-OTHERS_WRITE = (
-    stat.S_IWGRP | stat.S_IWOTH
-)  # With a POSIX ACL the bits of the group are its mask, the most that an entry gives.
+# With a POSIX ACL the bits of the group are its mask, the most that an entry gives.
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 INTERPRETERS = 5  # of a script, one of the other, as the kernel runs them (execve(2))
-LINKS = 40  # as the kernel follows them (path_resolution(7))
 
 
 def why_not(host: Host, argv: t.Sequence[str]) -> tuple[str, str]:
@@ -63,27 +61,17 @@ def changed_by_others(host: Host, path: str) -> str:
 
     Where nothing is, only root can put something. A device file has its own permissions: it is no program.
     """
-    at, left, links = "", path.split("/"), 0
-    while True:
-        found = host.permissions(at or "/")
-        if found is None:
-            return ""
-        mode, owner = found
-        if stat.S_ISLNK(mode):
-            links += 1
-            if links > LINKS:
-                return f"{printable(path)} leads over more than {LINKS} links: name the program itself"
-            target = host.link(at) or ""
-            left = [*target.split("/"), *left]
-            at = "" if target.startswith("/") else os.path.dirname(at)
-        elif (owner or mode & OTHERS_WRITE) and not (stat.S_ISCHR(mode) or stat.S_ISBLK(mode)):
-            return complaint(at or "/", mode, owner)
-        while left and left[0] in ("", "."):
-            left.pop(0)
-        if not left:
-            return ""
-        name = left.pop(0)
-        at = os.path.dirname(at) if name == ".." else f"{at}/{name}"
+    try:
+        for at, link in link_walk.steps(host, path):
+            found = host.permissions(at or "/")
+            if found is None:
+                return ""
+            mode, owner = found
+            if link is None and (owner or mode & OTHERS_WRITE) and not (stat.S_ISCHR(mode) or stat.S_ISBLK(mode)):
+                return complaint(at or "/", mode, owner)
+    except OSError:
+        return f"{printable(path)} leads over more than {link_walk.LINK_LIMIT} links: name the program itself"
+    return ""
 
 
 def complaint(path: str, mode: int, owner: int) -> str:

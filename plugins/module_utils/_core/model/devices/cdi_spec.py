@@ -14,6 +14,7 @@ import json
 import re
 import typing as t
 
+from ..values.data_bounds import OutOfBounds, check_bounds
 from ..values.errors import refusal
 from ..values.records import NamedTuple
 
@@ -23,8 +24,6 @@ VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){2}", re.ASCII)
 # The lists of containerEdits, which have mappings, but for env.
 LISTS = ("env", "deviceNodes", "mounts", "hooks", "netDevices")
 ENV = re.compile(r"[^=]+=", re.ASCII)
-MOST_VALUES = 100_000  # with all aliases (*) of YAML written out, as JSON has to
-MOST_LEVELS = 50
 
 
 class SpecDevice(NamedTuple):
@@ -67,25 +66,17 @@ def parse(data: object, path: str) -> list[SpecDevice]:
 
 def _check_json(spec: dict[str, t.Any], path: str) -> None:
     """Refuse what JSON cannot say, which has to pass the edits on: other keys than text, a value in itself, and YAML that stands for too much."""
-    level: list[t.Any] = [spec]
-    count = 0
-    for dummy in range(MOST_LEVELS):
-        if not level:
-            return
-        inner: list[t.Any] = []
-        for one in level:
-            if isinstance(one, dict):
-                odd = next((key for key in one if not isinstance(key, str)), None)
-                if odd is not None or None in one:
-                    raise refusal("has a key that is not text: generate the spec again", path=path, value=str(odd))
-                inner += one.values()
-            elif isinstance(one, (list, tuple, set)):
-                inner += one
-            count += 1
-            if count + len(inner) > MOST_VALUES:
-                raise refusal(f"stands for more than {MOST_VALUES} values: generate the spec again", path=path)
-        level = inner
-    raise refusal(f"has more than {MOST_LEVELS} lists and mappings in each other: generate the spec again", path=path)
+
+    def parts(one: t.Any) -> t.Iterable[t.Any]:
+        odd = [key for key in one if not isinstance(key, str)] if isinstance(one, dict) else []
+        if odd:
+            raise refusal("has a key that is not text: generate the spec again", path=path, value=str(odd[0]))
+        return one.values() if isinstance(one, dict) else one if isinstance(one, (list, tuple, set)) else ()
+
+    try:
+        check_bounds(spec, parts)
+    except OutOfBounds as error:
+        raise refusal(f"{error}; or generate the spec again", path=path) from None
 
 
 def _edits(row: dict[str, t.Any], path: str, at: str) -> dict[str, t.Any]:

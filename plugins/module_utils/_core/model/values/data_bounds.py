@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""How much a YAML document may stand for: a few lines of aliases (*) can be as many values as no memory holds."""
+"""How much a document in YAML or JSON may stand for: a few lines of aliases (*) can be as many values as no memory holds."""
 
 from __future__ import annotations
 

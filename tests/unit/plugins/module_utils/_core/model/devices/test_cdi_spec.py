@@ -102,11 +102,11 @@ def test_what_is_no_spec_is_named_with_its_field(data: object, part: str) -> Non
         ("{hooks: [{1: a, b: c}]}", "1: has a key that is not text"),
         ("{hooks: [{~: a, b: c}]}", "None: has a key that is not text"),
         ("{hooks: [{2026-01-02: a}]}", "2026-01-02: has a key that is not text"),
-        ("{hooks: [&a {args: [*a]}]}", "more than 50 lists and mappings in each other"),
-        (f"{{hooks: [{'{args: [' * 40}1{']}' * 40}]}}", "more than 50 lists and mappings in each other"),
+        ("{hooks: [&a {args: [*a]}]}", "nested more than 100 levels deep"),
+        (f"{{hooks: [{'{args: [' * 60}1{']}' * 60}]}}", "nested more than 100 levels deep"),
         (
             "{a: &a [" + "1, " * 99 + "1], b: &b [" + "*a, " * 99 + "*a], hooks: [{args: [" + "*b, " * 99 + "*b]}]}",
-            "stands for more than 100000 values",
+            "more than 100000 values with its aliases",
         ),
     ],
 )
