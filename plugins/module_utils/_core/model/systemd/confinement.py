@@ -17,7 +17,7 @@ CONFINED = """\
 UMask=0077
 ProtectSystem={system}
 ReadWritePaths={paths}
-ProtectHome=yes
+ProtectHome={home}
 PrivateTmp=yes
 NoNewPrivileges=yes
 RestrictAddressFamilies={families}
@@ -32,13 +32,23 @@ ProtectKernelLogs=yes
 ProtectKernelModules=yes
 SystemCallArchitectures=native
 SystemCallFilter=@system-service
-CapabilityBoundingSet=CAP_DAC_OVERRIDE CAP_SYS_RESOURCE CAP_SYS_PTRACE CAP_SYS_NICE
+CapabilityBoundingSet={capabilities}
 """
 # A path that is named is a mount, which cannot be removed. All of /run: /run/cdi may have to be made, and who writes units in
 # /run/systemd needs no other place there.
 STATE_PATHS = "/run -/etc/corral -/var/lib/corral"
 
 
-def confined(paths: str, *, system: str = "strict", families: str = "AF_UNIX") -> str:
+CAPABILITIES = "CAP_DAC_OVERRIDE CAP_SYS_RESOURCE CAP_SYS_PTRACE CAP_SYS_NICE"
+
+
+def confined(
+    paths: str,
+    *,
+    system: str = "strict",
+    families: str = "AF_UNIX",
+    home: str = "yes",
+    capabilities: str = CAPABILITIES,
+) -> str:
     """The settings, with what may be written beside the kernel's own files, and with what is reached (systemd.exec(5))."""
-    return CONFINED.format(paths=paths, system=system, families=families)
+    return CONFINED.format(paths=paths, system=system, families=families, home=home, capabilities=capabilities)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ..profile.profile_gc import GC
 from .agent_units import LAUNCHER, METRICS_DIR
+from .confinement import confined
 from .pass_units import timer_text
 from .unit_file import HEADER
 
@@ -27,7 +28,11 @@ def units(gc: GC, metrics: str = METRICS_DIR) -> dict[str, str]:
     run, folder = f"{LAUNCHER} gc --tick", f" -{metrics}" if metrics else ""
     return {
         TIMER: timer_text("collect images and dead containers", seconds, seconds),
-        SERVICE: HEADER + SERVICE_TEXT.format(run=run, metrics=folder, memory=512 + 128 * len(gc.users)),
+        SERVICE: HEADER
+        + SERVICE_TEXT.format(run=run, memory=512 + 128 * len(gc.users))
+        # All of /run: /run/corral may have to be made. Root's storage may lie in a home: its file system is measured. The folder for
+        # metrics is another user's.
+        + confined(f"/run{folder}", home="read-only", capabilities="CAP_DAC_OVERRIDE"),
     }
 
 
@@ -54,36 +59,13 @@ Slice=system.slice
 # What users' Podmans may answer, and a pass over 10,000 images.
 MemoryMax={memory}M
 TasksMax=64
-UMask=0077
 CPUSchedulingPolicy=idle
 IOSchedulingClass=idle
 CPUWeight=idle
 StateDirectory=corral
 StateDirectoryMode=0700
-ProtectSystem=strict
-# All of /run: /run/corral may have to be made. Then the folder for metrics.
-ReadWritePaths=/run{metrics}
-# Root's storage may lie there: its file system is measured.
-ProtectHome=read-only
-PrivateTmp=yes
 PrivateDevices=yes
-NoNewPrivileges=yes
 PrivateNetwork=yes
-# systemd is asked through sockets.
-RestrictAddressFamilies=AF_UNIX
-RestrictNamespaces=yes
-RestrictRealtime=yes
-RestrictSUIDSGID=yes
-LockPersonality=yes
-MemoryDenyWriteExecute=yes
-ProtectClock=yes
 ProtectControlGroups=yes
-ProtectHostname=yes
-ProtectKernelLogs=yes
-ProtectKernelModules=yes
 ProtectKernelTunables=yes
-SystemCallArchitectures=native
-SystemCallFilter=@system-service
-# The folder for metrics is another user's.
-CapabilityBoundingSet=CAP_DAC_OVERRIDE
 """
