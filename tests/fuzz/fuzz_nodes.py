@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import abc
 import json
 import os
 import random
@@ -111,8 +112,9 @@ class OnNode(Target):
         self.fake = converged(self.folder, more=self.more)
         self.files = self.candidates()
 
+    @abc.abstractmethod
     def candidates(self) -> list[str]:
-        raise NotImplementedError
+        """The files that are changed."""
 
     def change(self, chance: random.Random) -> mutation.Change:
         return mutation.tree_change(chance, self.fake.root, chance.choice(self.files))

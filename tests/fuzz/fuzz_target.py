@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import io
 import random
@@ -25,23 +26,23 @@ class Outcome(t.NamedTuple):
     wrong: str = ""
 
 
-class Target:
+class Target(abc.ABC):
     """Makes inputs by chance, and runs them. Each worker makes one, in a folder of its own, outside of which nothing may be written."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.prepare()
 
-    def prepare(self) -> None:
+    def prepare(self) -> None:  # noqa: B027 - most targets need nothing
         """What is needed for all inputs."""
 
+    @abc.abstractmethod
     def make(self, chance: random.Random) -> Input:
         """An input."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def run(self, data: Input) -> Outcome:
         """What became of it."""
-        raise NotImplementedError
 
 
 class Shown(t.NamedTuple):

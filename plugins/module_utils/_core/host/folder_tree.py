@@ -52,7 +52,7 @@ class FolderTree:
     def data(self, path: str) -> bytes:
         """The bytes of a regular file of at most READ_LIMIT bytes."""
         folder, dummy, name = path.rpartition("/")
-        # What is looked at is what is opened, whoever exchanges the name meanwhile.
+        # O_PATH first: the file that was looked at is opened, also where another one has its name by now.
         place = os.open(name, AS_IT_IS, dir_fd=self.folder(folder))
         try:
             if not stat.S_ISREG(os.fstat(place).st_mode):

@@ -29,8 +29,8 @@ def name(host: Host, pid: str) -> str:
 def of_system(host: Host, pid: str) -> bool:
     """Whether root started a process outside the sessions of users and outside containers.
 
-    All its user ids are root's, and its program is not setuid: such a one keeps its user's as the real one, but some take on root's
-    before they ask for a password. A kernel that does not show the program hides no kubelet. The owner of /proc/PID would not do: it is
+    All its user ids are root's, and its program is not setuid: some setuid programs take on root's ids before they ask for a
+    password. A kernel that does not show the program hides no kubelet. The owner of /proc/PID would not do: it is
     root for each process that may not be dumped (proc(5)). A process in a container has a PID in each of its PID namespaces (NSpid:).
     """
     lines = (host.lines(f"/proc/{pid}/status", "id:") or "").splitlines()  # Those beside them change all the time.

@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """Whether the installed program is the one that was installed, file by file, what Python compiled of it included.
 
-Once all files of a release are there and compiled, their digests go into a file that only root may read or write. Who changes both
-as root is not seen here.
+Once all files of a release are there and compiled, their digests go into a file that only root may read or write. A change of both
+by root does not show.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Finding(NamedTuple):
 def record(host: Host, folder: str, names: t.Collection[str]) -> None:
     """Record the digests of a release: of the files with these names, and of what Python compiled of them.
 
-    Without names, as where a tick compiles for another Python, sources keep the digests that they have: that vouches for none.
+    Without names, as where a tick compiles for another Python, the digests of sources stay as they are.
     """
     release = release_at(f"{folder}/")
     if not release:

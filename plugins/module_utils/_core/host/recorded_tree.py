@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A machine that is not this one: a snapshot or a folder. Nobody vouches for it, so it is read, and never written or followed outside.
+"""A machine that is not this one: a snapshot or a folder, of unknown origin. It is read, never written, and no link leads out of it.
 
 Links are resolved here, inside the tree: ``/`` in a link is the tree's own root, and ``..`` ends there. The kernel is never given a
 path of the tree.
@@ -57,7 +57,7 @@ class RecordedHost(Host):
 
     @property
     def live(self) -> bool:
-        """A tree may lie at / for whoever names it by a link; its machine is not this one."""
+        """False, also where the tree was named by a link to /: its machine is not this one."""
         return False
 
     def at(self, path: str) -> str:

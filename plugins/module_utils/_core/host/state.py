@@ -87,7 +87,7 @@ def read_json(host: Host, path: str) -> t.Any:
 
 
 def read_published(host: Host, path: str) -> t.Any:
-    """The same, printable, for what is shown as it is: in a copy of a node's files it may be anybody's."""
+    """As read_json(), with printable texts: a file that was copied from a node may come from another program."""
     try:
         return printable_data(read_json(host, path))
     except RecursionError:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The one door for foreign text: names, messages and ids that another user or program chose."""
+"""Text that another user or program chose, made printable where it comes in: names, messages and ids."""
 
 from __future__ import annotations
 
