@@ -28,6 +28,7 @@ from ..model.kubelet.kubelet_wanted import MEMORY, Machine
 from ..model.plan.context import Context
 from ..model.profile import profile
 from ..model.profile.profile_memory import Hugepages
+from ..model.topology import numa_names
 from ..model.topology.topology import Topology
 from ..model.values import cpuset
 from ..model.values.errors import CorralError
@@ -183,6 +184,7 @@ def machine(host: Host, context: Context, *, pools_stay: bool = False) -> Machin
         limits,
         len((host.read("/proc/swaps") or "").splitlines()) > 1,
         context.pools.exclusive,
+        frozenset(numa_names.nodes_with_cpus(topology)),
     )
 
 

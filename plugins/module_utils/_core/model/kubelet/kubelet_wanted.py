@@ -59,7 +59,7 @@ class Machine(NamedTuple):
 
     ``reserved`` and ``isolated`` are the profile's pools (None: it has none), ``isolcpus`` what the kernel isolates. ``numa`` has the
     bytes of each NUMA node by kind (memory, hugepages-2Mi …) with the hugepages that the profile declares; ``pids`` is the smaller of
-    pid_max and threads-max (None: not known). ``exclusive`` are the CPUs that workloads of an earlier profile keep until they stop.
+    pid_max and threads-max (None: not known); ``with_cpus`` are the NUMA nodes that have CPUs. ``exclusive`` are the CPUs that workloads of an earlier profile keep until they stop.
     """
 
     version: t.Optional[tuple[int, int]]
@@ -73,6 +73,7 @@ class Machine(NamedTuple):
     pids: t.Optional[int] = None
     swap: bool = False
     exclusive: frozenset[int] = cpuset.EMPTY
+    with_cpus: frozenset[int] = cpuset.EMPTY
 
 
 class Wanted(NamedTuple):
@@ -233,7 +234,9 @@ def complete(wanted: Wanted, kubelet: Kubelet, machine: Machine, in_force: t.Cal
     if kubelet.memory_manager_policy != "static" or kubelet.reserved_memory is not None:
         return wanted
     total = reserved_in_all(in_force(wanted), machine.memory)
-    return wanted._replace(data={**wanted.data, "reservedMemory": memory_rows(divided(total, machine.numa))})
+    # What the kubelet and the system take is taken where they run: not from a GPU's memory.
+    numa = {node: kinds for node, kinds in machine.numa.items() if node in machine.with_cpus}
+    return wanted._replace(data={**wanted.data, "reservedMemory": memory_rows(divided(total, numa))})
 
 
 def in_force(files: t.Sequence[Layer], flags: t.Sequence[Layer], own: str, patch: t.Mapping[str, t.Any]) -> Config:

@@ -20,6 +20,8 @@ from ..values.sizes import about_text, page_text, size_text
 from .profile import Profile
 from .profile_memory import Hugepages, Mount
 
+# What hugepages should leave to all else: a sixteenth of a place's memory, 4 GiB of a large one.
+ENOUGH = 4 << 30
 # Page size in KiB and NUMA node (None: the whole machine).
 Pool = tuple[int, t.Optional[int]]
 
@@ -77,6 +79,7 @@ def notes(profile: Profile, topology: Topology) -> tuple[str, ...]:
             )
     if any(pool.node is None for pool in profile.memory.hugepages) and machine_memory(topology) is None:
         found.append("the kernel does not report the machine's memory: the hugepage budget is not checked")
+    found += _little_left(profile, topology)
     for mount in profile.memory.mounts:
         pool = _pool_bytes(profile, topology, mount.pagesize_kib, {})
         if mount.size is not None and pool is not None and mount.size > pool:
@@ -84,6 +87,25 @@ def notes(profile: Profile, topology: Topology) -> tuple[str, ...]:
                 f"{mount.path} may hold {size_text(mount.size)}, the pool of {page_text(mount.pagesize_kib)} pages has {size_text(pool)}"
             )
     return tuple(found)
+
+
+def _little_left(profile: Profile, topology: Topology) -> t.Iterator[str]:
+    """Where hugepages leave next to nothing, and the profile does not say how much is to be left; the machine is named once."""
+    if profile.memory.reserved:
+        return
+    asked = sum(map(_bytes, profile.memory.hugepages))
+    places = [("this node", asked, machine_memory(topology))]
+    if len(topology.numa) > 1:  # Where CPUs are, all else that runs takes its memory.
+        with_cpus = [node for node, numa in sorted(topology.numa.items()) if numa.cpus]
+        places += [(f"NUMA node {node}", _asked(profile, node), node_memory(node, topology)) for node in with_cpus]
+    for where, taken, memory in places:
+        if taken and memory is not None and 0 <= memory - taken < min(memory // 16, ENOUGH):
+            yield (
+                f"hugepages take {about_text(taken)} of the {about_text(memory)} of {where}, and leave {about_text(memory - taken)} to all "
+                "else: declare fewer, or what they must leave in memory.reserved_per_numa"
+            )
+            if where == "this node":
+                return
 
 
 def _check_reserved(profile: Profile, topology: Topology) -> t.Iterator[Problem]:

@@ -125,7 +125,7 @@ def _reserved(memory: Memory, topology: Topology, notes: list[str]) -> tuple[Nod
     if each is None:
         return memory.reserved
     found = {row.node: row.size for row in memory.reserved}
-    for node in _nodes_with_memory(topology) or [0]:
+    for node in _places(topology) or [0]:
         there = capacity_check.node_memory(node, topology)
         if node in found:
             continue
@@ -256,15 +256,12 @@ def _nodes_of(row: Hugepages, topology: Topology) -> t.Sequence[t.Optional[int]]
             raise _Unmet("near", row.near, str(unknown)) from None
     if row.place is None:
         return [row.node]
-    nodes = _nodes_with_memory(topology)
-    if not nodes:
+    if not topology.numa:
         return [None]
-    if row.place == "each":
-        return nodes
-    with_cpus = [node for node in nodes if node in numa_names.nodes_with_cpus(topology)]
-    if not with_cpus:
-        raise _Unmet("node", row.place, f"no NUMA node has both CPUs and memory: write node: {nodes[0]}, or each")
-    return [with_cpus[0 if row.place == "first" else -1]]
+    nodes = _places(topology)
+    if not nodes:
+        raise _Unmet("node", row.place, "no NUMA node has both CPUs and memory: write the number of one with memory")
+    return nodes if row.place == "each" else [nodes[0 if row.place == "first" else -1]]
 
 
 def _pages(row: Hugepages, node: t.Optional[int], topology: Topology) -> int:
@@ -280,6 +277,7 @@ def _pages(row: Hugepages, node: t.Optional[int], topology: Topology) -> int:
     return row.share.of(memory) // (row.size_kib << 10)
 
 
-def _nodes_with_memory(topology: Topology) -> list[int]:
-    """The NUMA nodes that have memory, or of which the kernel does not tell how much."""
-    return [node for node, numa in sorted(topology.numa.items()) if numa.memory_kib != 0]
+def _places(topology: Topology) -> list[int]:
+    """The NUMA nodes with CPUs and memory, or of which the kernel does not tell how much: not those of a GPU's memory, say."""
+    with_cpus = numa_names.nodes_with_cpus(topology)
+    return [node for node, numa in sorted(topology.numa.items()) if node in with_cpus and numa.memory_kib != 0]

@@ -32,7 +32,8 @@ KEYS: tuple[Key, ...] = (
     Key(
         "memory.reserved_per_numa",
         quantities.MEMORY_OR_SHARE,
-        "The same for each NUMA node that has memory and is not in `memory.reserved`: a size, or a share of the NUMA node's memory.",
+        "The same for each NUMA node that has CPUs and memory and is not in `memory.reserved`: a size, or a share of the NUMA node's "
+        "memory.",
         example="10%",
     ),
     Key(
@@ -65,7 +66,7 @@ KEYS: tuple[Key, ...] = (
         "memory.hugepages[].node",
         types.NODES,
         "The NUMA node of the pool: its number, `first` or `last` for the first or last NUMA node that has CPUs and memory, or "
-        "`each` for a pool on each NUMA node that has memory and no other pool of this size. On a machine without NUMA nodes a "
+        "`each` for a pool on each of these that has no other pool of this size. On a machine without NUMA nodes a "
         "word means the whole machine. Without `node` and `near` the pool is the whole machine's and the kernel spreads the pages.",
         example="each",
     ),

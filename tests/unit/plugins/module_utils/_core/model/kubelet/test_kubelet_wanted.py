@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 GIB = 1 << 30
-MACHINE = Machine((1, 36), frozenset(range(8)), numa={0: {"memory": 3 * GIB}, 1: {"memory": GIB}}, memory=4 * GIB)
+MACHINE = Machine((1, 36), frozenset(range(8)), numa={0: {"memory": 3 * GIB}, 1: {"memory": GIB}}, memory=4 * GIB,
+                  with_cpus=frozenset({0, 1}))  # fmt: skip
 OWN, CONFIG = "/etc/kubelet.d/20-corral.conf", "/var/lib/kubelet/config.yaml"
 
 
@@ -280,6 +281,14 @@ def test_rows_of_reserved_memory_are_in_the_order_of_nodes_and_none_is_zero() ->
         {"numaNode": 0, "limits": {"memory": "5Mi"}},
         {"numaNode": 1, "limits": {"memory": "1Gi"}},
     ]
+
+
+def test_a_reserve_is_divided_over_the_nodes_with_cpus() -> None:
+    section = Kubelet(memory_manager_policy="static", system_reserved={"memory": "1Gi"})
+    gpu = MACHINE._replace(numa={**MACHINE.numa, 2: {"memory": 96 * GIB}})
+    wanted = kubelet_wanted.compile(section, gpu)
+    rows = kubelet_wanted.complete(wanted, section, gpu, lambda known: effective([Layer(CONFIG, known.data)])).data
+    assert [row["numaNode"] for row in rows["reservedMemory"]] == [0, 1]
 
 
 def test_a_reserve_that_is_declared_or_not_needed_is_not_completed() -> None:

@@ -118,10 +118,22 @@ def test_cpus_and_memory_are_refused_together() -> None:
         (holding(LAB, 0, {2048: 0, 524288: 1}), pools({"size": "2Mi", "count": 400, "node": 0}),
          "NUMA node 0 holds hugepages that the profile does not declare (1 of 512Mi): with them its budget is exceeded"),
         (LAB, mounts({"pagesize": "2Mi", "size": "128Mi"}, hugepages=[SMALL]), "/mnt/0 may hold 128Mi, the pool of 2Mi pages has 64Mi"),
+        (LAB, pools({"size": "2Mi", "count": 490, "node": 1}),
+         "hugepages take 980Mi of the 1024Mi of NUMA node 1, and leave 44Mi to all else: declare fewer, or what they must leave in "
+         "memory.reserved_per_numa"),
+        (LAB, pools({"size": "2Mi", "count": 1000}),
+         "hugepages take 2000Mi of the 2048Mi of this node, and leave 48Mi to all else: declare fewer, or what they must leave in "
+         "memory.reserved_per_numa"),
     ],
 )  # fmt: skip
 def test_notes(topology: Topology, memory: dict[str, t.Any], note: str) -> None:
     assert capacity_check.notes(read(**memory), topology) == (note,)
+
+
+def test_hugepages_may_take_what_the_profile_lets_them_and_the_memory_of_nodes_without_cpus() -> None:
+    gpu = LAB._replace(numa={**LAB.numa, 2: NumaNode(2, frozenset(), 1 << 20, {2048: 0})}, machine_memory_kib=3 << 20)
+    for memory in (pools({**SMALL, "node": 1, "count": 490}, n1="1Mi"), pools({**SMALL, "node": 2, "count": 512})):
+        assert capacity_check.notes(read(**memory), gpu) == ()
 
 
 def test_a_node_of_memory_only_has_hugepages_too() -> None:

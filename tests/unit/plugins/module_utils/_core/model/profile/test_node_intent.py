@@ -23,6 +23,7 @@ LAB = machine()  # two nodes of 1 GiB, 8 CPUs, SMT
 ONE = machine(1)
 NO_NUMA = ONE._replace(numa={}, machine_memory_kib=1 << 20)
 UNTOLD = machine(memory_kib=None)
+GPU = LAB._replace(numa={**LAB.numa, 2: LAB.numa[1], 3: LAB.numa[1]})  # two NUMA nodes of a GPU's memory, without CPUs
 MIB = 1 << 20
 
 
@@ -60,6 +61,8 @@ def places(found: node_intent.Resolved) -> list[tuple[int, int | None, int]]:
         (NO_NUMA, [pool(node="last")], [(0, None, 8)]),
         (LAB, [pool(node="each"), pool(3, node=1)], [(0, 0, 8), (1, 1, 3)]),
         (LAB, [pool(node="each"), pool(3, node="last")], [(0, 0, 8), (1, 1, 3)]),
+        (GPU, [pool(node="each"), pool(3, node=2)], [(0, 0, 8), (0, 1, 8), (1, 2, 3)]),
+        (GPU, [pool(node="last")], [(0, 1, 8)]),
         (LAB, [pool(None, share="25%")], [(0, None, 256)]),
         (LAB, [pool(None, share="25%", node="each")], [(0, 0, 128), (0, 1, 128)]),
         (LAB, [pool(None, share="12.5%", node=1)], [(0, 1, 64)]),
@@ -101,6 +104,8 @@ def test_what_a_node_cannot_have_is_refused_by_the_declared_path(
 def test_memory_is_kept_on_each_numa_node() -> None:
     found = resolved(read(reserved={"1": "256Mi"}, reserved_per_numa="50%"), LAB)
     assert [(row.node, row.size // MIB) for row in found.profile.memory.reserved] == [(0, 512), (1, 256)]
+    found = resolved(read(reserved_per_numa="64Mi"), GPU)
+    assert [row.node for row in found.profile.memory.reserved] == [0, 1]
     found = resolved(read(reserved_per_numa="64Mi"), NO_NUMA)
     assert [(row.node, row.size // MIB) for row in found.profile.memory.reserved] == [(0, 64)]
     found = resolved(read(reserved_per_numa="50%"), UNTOLD)
