@@ -32,6 +32,7 @@ from ._core.model.values.errors import CorralError, Problem, refusal
 from ._core.model.values.printable_text import printable
 from ._core.pipeline import (
     adopting,
+    all_problems,
     applying,
     confirming,
     declared_profile,
@@ -183,14 +184,16 @@ def profile_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
     if layers is None:
         if adopt:
             raise refusal("adopts into a layer: give the profile in layers", path="adopt", value=adopt)
-        declared = profile.parse(whole) if whole is not None else node_profile(host)
-        if whole is not None:
+        if whole is None:  # The profile that the node has declared already: the origins of its keys are kept.
+            return apply_profile(module, host, node_profile(host), {}, terms)
+        try:
+            declared = profile.parse(whole)
             section_tasks.refuse_name(declared)
-        plain = profile.to_data(declared)
-        # The profile that the node has declared already: the origins of its keys are kept.
-        same = whole is None or declaration.read_origins(host, plain)
-        named = {} if same else dict.fromkeys(compose.leaves_of(whole), "profile")
-        return apply_profile(module, host, declared, named, terms)
+            same = declaration.read_origins(host, profile.to_data(declared))
+            named = {} if same else dict.fromkeys(compose.leaves_of(whole), "profile")
+            return apply_profile(module, host, declared, named, terms)
+        except CorralError as error:
+            raise all_problems.refusal_of(host, whole, error) from None
     parts = [compose.Layer(layer["origin"], layer["profile"]) for layer in layers]
     found = adopted_layer(host, parts, adopt) if adopt else None
     if found is not None:
@@ -202,7 +205,7 @@ def profile_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
         result = apply_profile(module, host, declared, composed.origins, terms)
         return {**result, "adopted": found.data if found else None} if adopt else result
     except CorralError as error:
-        raise compose.rewrite_paths(error, composed.origins) from None
+        raise compose.rewrite_paths(all_problems.refusal_of(host, composed.data, error), composed.origins) from None
 
 
 def adopted_layer(host: Host, layers: t.Sequence[compose.Layer], origin: str) -> t.Optional[compose.Layer]:

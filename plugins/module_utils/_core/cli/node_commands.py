@@ -29,6 +29,7 @@ from ..model.topology.topology import Topology
 from ..model.values import yaml_text
 from ..model.values.errors import CorralError, refusal
 from ..pipeline import (
+    all_problems,
     applying,
     confirming,
     declared_profile,
@@ -114,7 +115,12 @@ def plan_of_run(host: Host, context: Context) -> Plan:
 
 def do_plan(host: Host, args: argparse.Namespace) -> int:
     """corral plan"""
-    plan = planned(host, args)
+    try:
+        plan = planned(host, args)
+    except CorralError as error:
+        if args.profile is None:
+            raise
+        raise all_problems.refusal_of(host, command_output.read_file(args.profile), error) from None
     paused = pause_file.in_force(host)
     notes = [*plan.notes, *([paused["text"]] if paused else [])]
     since = drift_since.known(host, status_file.last_status(host)) if args.profile is None else {}
