@@ -93,23 +93,23 @@ class LookupModule(LookupBase):
         if terms:
             raise AnsibleLookupError("corral.node.profile_layers takes no terms: it reads the host's variables")
         names = sorted(name for name in known if name.startswith(PREFIX))
-        for name in names:
-            if not LAYER.fullmatch(name):
-                raise AnsibleLookupError(
-                    f"{name}: a layer's variable is named {PREFIX}_NN_NAME, with two digits that order it, such as "
-                    f"{PREFIX}_50_edge: rename it",
-                    obj=name,
-                )
+        wrong = [name for name in names if not LAYER.fullmatch(name)]
+        if wrong:
+            raise AnsibleLookupError(
+                f"{', '.join(wrong)}: a layer's variable is named {PREFIX}_NN_NAME, with two digits that order it, such as "
+                f"{PREFIX}_50_edge: rename {'it' if len(wrong) == 1 else 'them'}",
+                obj=wrong[0],
+            )
         file = self.value(known, FILE)
         layers = [(BASE, self.value(known, BASE))] if file is None else [self.from_file(file, known)]
         layers += [(name, self.value(known, name)) for name in names]
-        found = []
-        for origin, profile in layers:
-            if profile is None:
-                continue
-            if not isinstance(profile, dict):
-                raise AnsibleLookupError(f"{origin} is not a mapping: write keys of a profile", obj=profile)
-            found.append({"origin": origin, "profile": profile})
+        found = [{"origin": origin, "profile": profile} for origin, profile in layers if profile is not None]
+        for layer in found:
+            if not isinstance(layer["profile"], dict):
+                said = (
+                    f"{layer['origin']} is not a mapping: write keys of a profile (the name of a file goes into {FILE})"
+                )
+                raise AnsibleLookupError(said, obj=layer["profile"])
         path = self.adopted(known) if found else ""
         if os.path.isfile(path):
             found.append({"origin": f"{ADOPTED}/{os.path.basename(path)}", "profile": self.from_adopted(path)})

@@ -62,7 +62,15 @@ WRONG = [
         "corral_profile_layer_50_edge: 'nobody_has_this' is undefined",
     ),
     ({"corral_profile_layer_5_edge": {}}, "corral_profile_layer_5_edge: a layer's variable is named"),
+    (
+        {"corral_profile_layer_5_edge": {}, "corral_profile_layer_host": {}},
+        "corral_profile_layer_5_edge, corral_profile_layer_host: a layer's variable is named",
+    ),
     ({"corral_profile_layer_50_edge": [1]}, "corral_profile_layer_50_edge is not a mapping"),
+    (
+        {"corral_profile": "edge.yml"},
+        "corral_profile is not a mapping: write keys of a profile (the name of a file goes into corral_profile_file)",
+    ),
     (
         {"corral_adopted_dir": "{{ playbook_dir }}/.."},
         "one.yml is not a mapping: write keys of a profile, or remove the file",

@@ -71,8 +71,10 @@ class Reader:
         """Refuses a section that declares none of the keys, or more than one. ``given`` is the data as written."""
         there = [name for name in names if given.get(name) is not None]
         if len(there) != 1:
-            what = f"declares {' and '.join(there)} together" if there else "declares nothing"
-            self.refuse(path, None, f"{what}: write exactly one of {', '.join(names)}")
+            declared = there or [str(name) for name in given if given[name] is not None]
+            how = " together" if there else " alone" if declared else ""
+            what = " and ".join(declared) or "nothing"
+            self.refuse(path, None, f"declares {what}{how}: write exactly one of {', '.join(names)}")
 
     def section(self, data: object, path: str, known: dict[str, schema.Node]) -> dict[str, t.Any]:
         """The values of a mapping by key, without those that were refused; None stands for "not declared"."""
@@ -174,6 +176,11 @@ class Reader:
         if not isinstance(name, str):
             why = " (YAML reads on, yes and true as true)" if isinstance(name, bool) else ""
             self.refuse(join(path, str(brief(name))), None, f"unknown key, not text{why}: write one of {_names(known)}")
+            return None
+        if not path and name.startswith("corral_"):
+            self.refuse(
+                name, None, "is a variable of Ansible: give its value as the profile, or the whole file with -e @FILE"
+            )
             return None
         meant = _meant(name, path, known)
         hint = f"did you mean {meant}?" if meant else f"write one of {_names(known)}"

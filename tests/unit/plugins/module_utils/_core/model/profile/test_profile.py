@@ -162,6 +162,9 @@ REFUSED: list[tuple[dict[t.Any, t.Any], str]] = [
     ({"hugepages": []}, "hugepages: unknown key: did you mean memory.hugepages?"),
     (cpu(reservedSystemCPUs="0"), "cpu.reservedSystemCPUs: unknown key: did you mean cpu.reserved.cpus?"),
     ({"swap": 1}, f"swap: unknown key: write one of {KEYS}"),
+    ({"corral_profile": {"name": "x"}},
+     "corral_profile: is a variable of Ansible: give its value as the profile, or the whole file with -e @FILE"),
+    (reserved(slices=["system.slice"]), "cpu.reserved: declares slices alone: write exactly one of cpus, count, cores_per_numa"),
     ({"a\nb": 1}, f'["a\\nb"]: unknown key: write one of {KEYS}'),
     ({True: 1},
      ("True: unknown key, not text (YAML reads on, yes and true as true): "
