@@ -59,7 +59,8 @@ class Machine(NamedTuple):
 
     ``reserved`` and ``isolated`` are the profile's pools (None: it has none), ``isolcpus`` what the kernel isolates. ``numa`` has the
     bytes of each NUMA node by kind (memory, hugepages-2Mi …) with the hugepages that the profile declares; ``pids`` is the smaller of
-    pid_max and threads-max (None: not known); ``with_cpus`` are the NUMA nodes that have CPUs. ``exclusive`` are the CPUs that workloads of an earlier profile keep until they stop.
+    pid_max and threads-max (None: not known). ``exclusive`` are the CPUs that workloads of an earlier profile keep until they stop,
+    ``with_cpus`` the NUMA nodes that have CPUs.
     """
 
     version: t.Optional[tuple[int, int]]

@@ -101,8 +101,8 @@ def _little_left(profile: Profile, topology: Topology) -> t.Iterator[str]:
     for where, taken, memory in places:
         if taken and memory is not None and 0 <= memory - taken < min(memory // 16, ENOUGH):
             yield (
-                f"hugepages take {about_text(taken)} of the {about_text(memory)} of {where}, and leave {about_text(memory - taken)} to all "
-                "else: declare fewer, or what they must leave in memory.reserved_per_numa"
+                f"hugepages take {about_text(taken)} of {about_text(memory)} on {where}, and leave {about_text(memory - taken)} to all else: "
+                "declare fewer, or memory.reserved_per_numa"
             )
             if where == "this node":
                 return

@@ -119,11 +119,9 @@ def test_cpus_and_memory_are_refused_together() -> None:
          "NUMA node 0 holds hugepages that the profile does not declare (1 of 512Mi): with them its budget is exceeded"),
         (LAB, mounts({"pagesize": "2Mi", "size": "128Mi"}, hugepages=[SMALL]), "/mnt/0 may hold 128Mi, the pool of 2Mi pages has 64Mi"),
         (LAB, pools({"size": "2Mi", "count": 490, "node": 1}),
-         "hugepages take 980Mi of the 1024Mi of NUMA node 1, and leave 44Mi to all else: declare fewer, or what they must leave in "
-         "memory.reserved_per_numa"),
+         "hugepages take 980Mi of 1024Mi on NUMA node 1, and leave 44Mi to all else: declare fewer, or memory.reserved_per_numa"),
         (LAB, pools({"size": "2Mi", "count": 1000}),
-         "hugepages take 2000Mi of the 2048Mi of this node, and leave 48Mi to all else: declare fewer, or what they must leave in "
-         "memory.reserved_per_numa"),
+         "hugepages take 2000Mi of 2048Mi on this node, and leave 48Mi to all else: declare fewer, or memory.reserved_per_numa"),
     ],
 )  # fmt: skip
 def test_notes(topology: Topology, memory: dict[str, t.Any], note: str) -> None:
