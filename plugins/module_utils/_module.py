@@ -229,7 +229,7 @@ def apply_profile(
     confirming.refuse(host, declared, terms)
     run_device_checks.check_unknown(host, declared, writes=not module.check_mode)
     context = planning.compile_profile(host, declared, fresh=not declared_profile.applied_already(host, declared))
-    context = context._replace(origins=origins)
+    context = context._replace(origins=origins, with_agent=bool(module.params.get("with_agent")))
     applied = state.read_json(host, state.APPLIED)
     confirmed = confirming.confirmed_last(host, unconfirmed_file.pending(host))
     drifted = planning.drifted_from(host, applied) if applied is not None else frozenset()

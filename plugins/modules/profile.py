@@ -114,6 +114,11 @@ options:
       - Without it such a profile is refused.
     type: bool
     default: false
+  with_agent:
+    description:
+      - Whether the same play installs the agent (M(corral.node.agent)). Check mode then has no notes on what waits for it.
+    type: bool
+    default: false
   during_pause:
     description:
       - What to do on a node that is paused for maintenance (C(corral pause), M(corral.node.pause)).
@@ -588,6 +593,7 @@ def main() -> None:
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "confirm_timeout": {"type": "int", "default": 0},
         "force": {"type": "bool", "default": False},
+        "with_agent": {"type": "bool", "default": False},
         "during_pause": {"type": "str", "choices": ["refuse", "apply"], "default": "refuse"},
         "lock_timeout": {"type": "int", "default": 120},
     }

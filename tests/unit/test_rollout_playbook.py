@@ -44,7 +44,8 @@ from ansible.plugins.action import ActionBase
 ACTION = "{action}"
 OPTIONS = dict(
     layers=None, state="present", during_pause=None, lock_timeout=None, interval=None, metrics_dir=None, adopt=None,
-    reboot_timeout=None, msg=None, to="1", hash=None, force=None, confirm_timeout=0, **{{"from": ""}})
+    reboot_timeout=None, msg=None, to="1", hash=None, force=None, confirm_timeout=0, with_agent=False,
+    **{{"from": ""}})
 
 
 def back(node, to):
@@ -93,6 +94,8 @@ def decided(node, asked, check):
         if after["agent"] and not node.get("agent", True):
             program = dict(subject="/usr/libexec/corral", property="program", actual=None, text="~ agent program")
             result.update(changed=True, changes=[program], report=["1 changed (agent)"])
+    if ACTION == "profile" and not node.get("agent", True) and not asked["with_agent"]:
+        result["notes"].append("it waits for the agent")
     if ACTION == "profile" and asked["state"] == "present":
         wanted = asked["layers"][0]["profile"]["name"] if asked["layers"] else node["profile"]
         if node.get("refuses"):
@@ -1217,10 +1220,10 @@ def test_check_mode_refuses_a_profile_that_the_node_could_not_take_back_as_the_r
             assert ("a: cannot have it" in said) == (not plays)
         for more in ({"corral_agent": False}, {"corral_confirm_timeout": 0}):
             code, said, order = fleet.play("--limit", "a", "--tags", "profile", "--check", plays=plays, **more)
-            assert code == 0, said
+            assert code == 0 and "it waits for the agent" in said, said
         for words in (("--check",), ()):
             code, said, order = fleet.play("--limit", "a", *words, plays=plays)
-            assert code == 0, said
+            assert code == 0 and "it waits for the agent" not in said, "the run installs it"
         fleet.set("a", profile="old", past=[None])
 
 

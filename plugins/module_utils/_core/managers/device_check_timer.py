@@ -18,10 +18,10 @@ from ..host.files import Host
 from ..model.devices import device_checks
 from ..model.plan.context import Context
 from ..model.plan.plan import Change, Part
-from ..model.systemd import agent_units, device_check_units
+from ..model.systemd import device_check_units
 from ..model.systemd.device_check_units import SERVICE, TIMER
 from . import pass_timer
-from .manager import Manager
+from .manager import Manager, agent_note
 from .pass_timer import PassTimer
 
 if t.TYPE_CHECKING:
@@ -49,13 +49,10 @@ def plan(host: Host, context: Context) -> Part:
         return Part(pass_timer.stale(host, OWN, STATUS_FILES), frozenset())
     texts, period = device_check_units.units(checks), device_check_units.period(checks)
     seen = pass_timer.observe(host, context, OWN, period)
-    note = (
-        "devices[].check: runs once the agent is installed on the node (corral.node.agent), and before a run of Corral"
-    )
     return Part(
         tuple(pass_timer.changes(context, OWN, texts, period, seen)),
         OWN.owned(),
-        notes=() if host.exists(agent_units.LAUNCHER) else (note,),
+        notes=agent_note(host, context, "devices[].check: runs before a run of Corral, and at its times"),
     )
 
 

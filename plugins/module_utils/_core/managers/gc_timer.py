@@ -23,7 +23,7 @@ from ..model.systemd.gc_units import SERVICE, TIMER
 from ..model.values.errors import Problem
 from ..model.values.records import NamedTuple
 from . import pass_timer
-from .manager import Manager
+from .manager import Manager, agent_note
 from .pass_timer import Passes, PassTimer
 
 if t.TYPE_CHECKING:
@@ -57,7 +57,6 @@ class Observation(NamedTuple):
     kubelet: t.Optional[str]
     pruners: tuple[tuple[str, str], ...]
     unknown_users: tuple[str, ...]
-    agent: bool
     metrics: str
 
 
@@ -67,7 +66,8 @@ def plan(host: Host, context: Context) -> Part:
     # The records of images' use are removed as well: from now on their use is not observed.
     if gc is None:
         return Part(pass_timer.stale(host, OWN, status_files(host)), frozenset())
-    return decide(context, gc, observe(host, context, gc))
+    part = decide(context, gc, observe(host, context, gc))
+    return part._replace(notes=(*agent_note(host, context, "gc: collects"), *part.notes))
 
 
 def observe(host: Host, context: Context, gc: GC) -> Observation:
@@ -78,7 +78,6 @@ def observe(host: Host, context: Context, gc: GC) -> Observation:
         other_gc.kubelet(host),
         tuple(other_gc.pruners(host)),
         tuple(user for user in gc.users if accounts.user_id(host, None, user) is None),
-        host.exists(agent_units.LAUNCHER),
         agent_units.metrics_dir(state.read_json(host, state.AGENT)),
     )
 
@@ -134,10 +133,7 @@ def decide(context: Context, gc: GC, seen: Observation) -> Part:
 
 def notes(context: Context, gc: GC, seen: Observation) -> tuple[str, ...]:
     """Notes for the user about this garbage collection."""
-    found = []
-    if not seen.agent:
-        found.append("gc: collects once the agent is installed on the node (corral.node.agent)")
-    found += [
+    found = [
         f"gc.images: {location} removes images without a name, too ({line[:120]})"
         for location, line in seen.pruners
         if gc.images is not None and other_gc.DANGLING.search(line)

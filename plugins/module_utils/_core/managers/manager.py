@@ -18,6 +18,7 @@ from ..model.plan.context import Context
 from ..model.plan.places import Place
 from ..model.plan.plan import Change, Part
 from ..model.profile.profile import Profile
+from ..model.systemd.agent_units import LAUNCHER
 from ..model.topology.topology import Topology
 from ..model.values.records import NamedTuple
 
@@ -54,6 +55,12 @@ def no_changes(dummy_host: Host, dummy_removed: t.Container[str]) -> tuple[Chang
 def no_files(dummy_host: Host) -> tuple[str, ...]:
     """For a manager that publishes no files."""
     return ()
+
+
+def agent_note(host: Host, context: Context, does: str) -> tuple[str, ...]:
+    """The note on what the agent does, where none is on the node and the run brings none."""
+    there = context.with_agent or host.exists(LAUNCHER)
+    return () if there else (f"{does} once the agent is installed on the node (corral.node.agent)",)
 
 
 class Manager(NamedTuple):

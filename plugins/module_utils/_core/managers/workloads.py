@@ -24,7 +24,6 @@ from ..model.profile.profile import Profile
 from ..model.profile.profile_workloads import RUNNING
 from ..model.profile.schema_types import CORRAL_SLICE, EXCLUSIVE_PREFIX, SHARED_PREFIX
 from ..model.systemd import unit_limits, workload_units
-from ..model.systemd.agent_units import LAUNCHER
 from ..model.systemd.unit_file import file_change
 from ..model.systemd.unit_property import ETC, dropin
 from ..model.systemd.workload_units import NAME
@@ -38,7 +37,7 @@ from ..model.workload.grants import Grant
 from ..model.workload.resource_requirements import ResourceRequirements
 from ..model.workload.resources import PIDS
 from . import checkpoint, shared_weight, workload_limits, workload_placement
-from .manager import Manager
+from .manager import Manager, agent_note
 
 _SLICE = rf"({EXCLUSIVE_PREFIX}|{SHARED_PREFIX})[^/]+\.slice"
 _LIMITS = "|".join(name for name in unit_limits.FILES if name != "AllowedCPUs")
@@ -118,7 +117,7 @@ def plan(host: Host, context: Context) -> Part:
         ),
     ]
     if undeclared or any(need.workload.hold == RUNNING for need in found.needs):
-        parts.append(grant_unit_part(host))
+        parts.append(grant_unit_part(host, context))
     return Part(
         tuple(change for part in parts for change in part.changes),
         frozenset().union(*(part.owned for part in parts)),
@@ -324,17 +323,16 @@ def containers_part(
     lost = [need.workload.name for need, grant in pods if grant is None or not grant.cpus]
     found = workload_containers.changes(host, having, common.memory)
     found += workload_containers.released_changes(host, lost, context.topology.online)
-    late = "containers of pods start with what they were granted once the agent is installed (corral.node.agent)"
-    return Part(tuple(found), frozenset(), notes=(late,) if having and not host.exists(LAUNCHER) else ())
+    late = agent_note(host, context, "containers of pods start with what they were granted") if having else ()
+    return Part(tuple(found), frozenset(), notes=late)
 
 
-def grant_unit_part(host: Host) -> Part:
+def grant_unit_part(host: Host, context: Context) -> Part:
     """The unit that holds the grant of a run."""
     path, text = workload_units.GRANT_UNIT, workload_units.grant_unit_text()
     change = file_change(NAME, path, host.read(path), text, reason="admits workloads before they start")
-    late = "workloads with hold: running start once the agent is installed (corral.node.agent)"
-    notes = () if host.exists(LAUNCHER) else (late,)
-    return Part(tuple(filter(None, [change])), frozenset({f"file:{path}"}), notes=notes)
+    late = agent_note(host, context, "workloads with hold: running start")
+    return Part(tuple(filter(None, [change])), frozenset({f"file:{path}"}), notes=late)
 
 
 def unfit_problem(host: Host, context: Context) -> t.Optional[Problem]:

@@ -66,7 +66,8 @@ class Context(NamedTuple):
     Corral gave it others ("" for none). ``declared_pools`` are the profile's where ``pools`` are others, because a kubelet that is not
     restarted reserves other CPUs (None: the same). ``origins`` has the layer that each leaf of the
     profile comes from, where that is known (see compose.py). ``by_timer`` is a tick: it reads, and starts no process. ``in_tick`` is any
-    tick but that at boot: its unit may write few places and has no network. ``at_boot`` units are yet to be started.
+    tick but that at boot: its unit may write few places and has no network. ``at_boot`` units are yet to be started. ``with_agent``: the run
+    installs the agent as well.
     """
 
     profile: Profile
@@ -81,6 +82,7 @@ class Context(NamedTuple):
     by_timer: bool = False
     in_tick: bool = False
     at_boot: bool = False
+    with_agent: bool = False
     workloads: t.Optional[Workloads] = None
     resolved: t.Optional[Resolved] = None
     declared_pools: t.Optional[Pools] = None

@@ -450,7 +450,7 @@ def test_a_plan_says_that_pods_need_the_agent(fake: node.Node) -> None:
             if "pods" in one
         ]
 
-    late = "containers of pods start with what they were granted once the agent is installed (corral.node.agent)"
+    late = "containers of pods start with what they were granted once the agent is installed on the node (corral.node.agent)"
     assert notes() == [late]
     assert not runs.install(fake.host()).error
     assert notes() == []
