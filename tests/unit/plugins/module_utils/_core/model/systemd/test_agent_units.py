@@ -64,20 +64,26 @@ def test_systemd_ends_no_way_back_whose_steps_still_take_their_time() -> None:
     assert limit == "infinity" or float(limit) > steps
 
 
-def test_a_pass_of_garbage_collection_is_confined_since_podman_runs_elsewhere() -> None:
-    gc = GC(None, ContainerGC(0, 1, -1, "all", 60, False, (), ()), ("alice", "bob"))
-    lines = gc_units.units(gc, "/srv/metrics")[gc_units.SERVICE].splitlines()
-    assert {"MemoryMax=768M", "TasksMax=64", "NoNewPrivileges=yes", "ProtectSystem=strict"} <= set(lines)
-    assert "ReadWritePaths=/run -/srv/metrics" in lines
-    assert "ReadWritePaths=/run" in gc_units.units(gc, "")[gc_units.SERVICE].splitlines()
-
-
 CHECKS = device_check_units.units([Check(("/bin/true",), 30, 5)])[device_check_units.SERVICE]
+COLLECTS = GC(None, ContainerGC(0, 1, -1, "all", 60, False, (), ()), ("alice", "bob"))
 CORRALS = {
     **{unit: UNITS[unit] for unit in (*SERVICES, BOOT)},
     "checks": CHECKS,
     "grant@": workload_units.grant_unit_text(),
+    "gc": gc_units.units(COLLECTS)[gc_units.SERVICE],
 }
+CONFINED = {
+    **dict.fromkeys(
+        ("LockPersonality", "MemoryDenyWriteExecute", "NoNewPrivileges", "PrivateTmp", "ProtectClock"), "yes"
+    ),
+    **dict.fromkeys(("ProtectHostname", "ProtectKernelLogs", "ProtectKernelModules"), "yes"),
+    **dict.fromkeys(("RestrictNamespaces", "RestrictRealtime", "RestrictSUIDSGID"), "yes"),
+    "SystemCallArchitectures": "native",
+    "SystemCallFilter": "@system-service",
+    "UMask": "0077",
+}
+# As docs/maintenance.md has it.
+WRITTEN = ["/run", "/etc/systemd", "/etc/sysctl.d", "/etc/corral", "/var/lib/corral", "/usr/libexec/corral"]
 
 
 @pytest.mark.parametrize("unit", CORRALS)
@@ -85,17 +91,26 @@ def test_what_runs_corral_alone_is_confined(unit: str) -> None:
     """What systemd makes of it is read on a VM: tests/lab/devices.py, exposures()."""
     service = CORRALS[unit].partition("[Service]\n")[2].partition("[Install]")[0].splitlines()
     settings = dict(line.split("=", 1) for line in service if "=" in line and not line.startswith("#"))
-    wanted = {
-        "NoNewPrivileges": "yes",
-        "PrivateTmp": "yes",
-        "ProtectHome": "yes",
-        "SystemCallFilter": "@system-service",
-    }
-    assert {name: settings.get(name) for name in wanted} == wanted
+    assert {name: settings.get(name) for name in CONFINED} == CONFINED
+    assert settings["ProtectHome"] == ("read-only" if unit == "gc" else "yes")
     assert settings["ProtectSystem"] == ("yes" if unit == CONFIRM_SERVICE else "strict")
-    assert set(settings["CapabilityBoundingSet"].split()) <= {
-        f"CAP_{name}" for name in ("DAC_OVERRIDE", "SYS_RESOURCE", "SYS_PTRACE", "SYS_NICE")
-    }
+    families = {"AF_UNIX", *(("AF_INET", "AF_INET6") if unit == CONFIRM_SERVICE else ())}
+    assert set(settings["RestrictAddressFamilies"].split()) == families
+    paths = [path.lstrip("-") for path in settings["ReadWritePaths"].split()]
+    assert set(paths) <= {*WRITTEN, agent_units.METRICS_DIR}
+    assert settings.get("StateDirectoryMode", "0700") == "0700"
+    capabilities = ("DAC_OVERRIDE",) if unit == "gc" else ("DAC_OVERRIDE", "SYS_RESOURCE", "SYS_PTRACE", "SYS_NICE")
+    assert set(settings["CapabilityBoundingSet"].split()) <= {f"CAP_{name}" for name in capabilities}
+
+
+def test_a_pass_of_garbage_collection_is_confined_since_podman_runs_elsewhere() -> None:
+    lines = gc_units.units(COLLECTS, "/srv/metrics")[gc_units.SERVICE].splitlines()
+    assert {"MemoryMax=768M", "TasksMax=64"} <= set(lines)
+    assert {"PrivateDevices=yes", "PrivateNetwork=yes", "ProtectControlGroups=yes", "ProtectKernelTunables=yes"} <= set(
+        lines
+    )
+    assert "ReadWritePaths=/run -/srv/metrics" in lines
+    assert "ReadWritePaths=/run" in gc_units.units(COLLECTS, "")[gc_units.SERVICE].splitlines()
 
 
 def test_the_way_back_may_remove_corrals_own_state() -> None:
