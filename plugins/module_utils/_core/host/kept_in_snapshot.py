@@ -264,7 +264,7 @@ def kubelet_config(text: str) -> str:
             return json.dumps({key: value if key in KUBELET else MARK for key, value in json.loads(text).items()})
         except (ValueError, RecursionError):
             return f"{MARK}\n"
-    found = []
+    found = [HEADER.rstrip()] if text.startswith(HEADER) else []
     keeps = True
     for row in text.splitlines():
         line = UNCOMMENTED.match(row)[0].rstrip()  # type: ignore[index]  # it matches any line
@@ -306,7 +306,7 @@ RULES: tuple[tuple[t.Pattern[str], Filter], ...] = tuple(
         (r"/proc/[0-9]+/mountinfo", mounts),
         (r"/var/lib/corral/journal/before\.json(\.previous)?", originals),
         (r"/(etc|run|var/lib)/corral/.*\.json(\.previous)?|/run/corral/(pools\.env|devices/.*|[a-z-]+-due)", whole),
-        (r"/usr/libexec/corral/.*|.*/[0-9]+-corral\.conf|.*/corral(-gc)?\.prom", whole),
+        (r"/usr/libexec/corral/.*|.*/corral(-gc)?\.prom", whole),
         (r"/var/lib/corral/drained", lambda text: text.partition("\n")[0] + "\n"),
         (r"/(etc|run|var/run)/cdi/corral\.node[^/]*", whole),
         (r"/(etc|run|var/run)/cdi/[^/]*", cdi_spec),

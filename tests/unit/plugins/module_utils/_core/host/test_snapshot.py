@@ -16,7 +16,7 @@ import pytest
 from _core.host import kept_in_snapshot, recorded_tree, snapshot, state
 from _core.host.files import Host
 from _core.host.kept_in_snapshot import MARK
-from _core.model.systemd.unit_file import unit_text
+from _core.model.systemd.unit_file import HEADER, unit_text
 
 
 def test_a_snapshot_holds_what_was_read_and_nothing_else(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ UNIT = f"""# {SECRET}
 Description={SECRET}
 After=a.service
 [Service]
-Environment={SECRET} PASS={SECRET} "TWO={SECRET} {SECRET}" OPTS="--name {SECRET}" KUBELET_ARGS="--config=/etc/kubelet.yaml --token={SECRET} --max-pods=7"
+Environment={SECRET} PASS={SECRET} "{SECRET} x=1" "TWO={SECRET}" OPTS="--name {SECRET}" KUBELET_ARGS="--config=/etc/kubelet.yaml --token={SECRET} --max-pods=7"
 SetCredential=token:{SECRET}
 SetCredentialEncrypted=token: \\
   {SECRET}
@@ -61,7 +61,7 @@ KEPT_OF_UNIT = f"""[Unit]
 Description={MARK}
 After=a.service
 [Service]
-Environment={MARK} "PASS={MARK}" "TWO={MARK}" "OPTS={MARK}" "KUBELET_ARGS=--config=/etc/kubelet.yaml --token={MARK} --max-pods=7"
+Environment={MARK} "PASS={MARK}" {MARK} "TWO={MARK}" "OPTS={MARK}" "KUBELET_ARGS=--config=/etc/kubelet.yaml --token={MARK} --max-pods=7"
 SetCredential={MARK}
 SetCredentialEncrypted={MARK}
 LoadCredential={MARK}
@@ -84,9 +84,13 @@ KUBELET = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration
 FILES: dict[str, tuple[str, str]] = {
     "/etc/systemd/system/web.service": (UNIT, KEPT_OF_UNIT),
     "/run/systemd/transient/web.service": (UNIT, KEPT_OF_UNIT),
+    "/etc/systemd/system/web.service.d/50-corral.conf": (UNIT, KEPT_OF_UNIT),
     "/etc/systemd/system/corral-reconcile.service": (
-        f"{OWN}Environment=PASS={SECRET}\nExecStartPre=/bin/{SECRET}\n#Environment=PASS={SECRET}\n",
-        f'{OWN}Environment="PASS={MARK}"\nExecStartPre={MARK}\n{MARK}={MARK}\n',
+        (
+            f"{OWN}Environment=PASS={SECRET}\nExecStartPre=/bin/{SECRET}\n#Environment=PASS={SECRET}\nSetCredential=a:{SECRET}\n"
+            f"ExecStart=/usr/libexec/corral/corral --token={SECRET}\n"
+        ),
+        f'{OWN}Environment="PASS={MARK}"\nExecStartPre={MARK}\n{MARK}={MARK}\nSetCredential={MARK}\nExecStart={MARK} --token={MARK}\n',
     ),
     "/proc/7/cmdline": (f"/usr/bin/db\0-p{SECRET}\0--password={SECRET}\0{SECRET}\0", f"{MARK}\0-p{MARK}\0--password={MARK}\0{MARK}\0"),
     "/proc/8/cmdline": (
@@ -97,6 +101,14 @@ FILES: dict[str, tuple[str, str]] = {
         f"/usr/bin/conmon\0-c\0abc\0-n\0web\0-s\0-p\0/run/pidfile\0-e\0{SECRET}\0",
         f"/usr/bin/conmon\0-c\0abc\0-n\0web\0-s\0-p\0/run/pidfile\0-e\0{MARK}\0",
     ),
+    "/proc/5/cmdline": (f"db\0run\0--name={SECRET}\0--name\0{SECRET}\0", f"{MARK}\0{MARK}\0--name={MARK}\0--name\0{MARK}\0"),
+    "/proc/6/cmdline": (
+        f"podman\0run\0--name=web\0{SECRET}\0conmon\0-c\0{SECRET}\0;\0db\0--name\0{SECRET}\0",
+        f"podman\0run\0--name=web\0{MARK}\0{MARK}\0-c\0{MARK}\0;\0{MARK}\0--name\0{MARK}\0",
+    ),
+    "/run/containers/a/userdata/pidfile": ("07\n", "7\n"),
+    "/run/containers/b/userdata/pidfile": (SECRET, f"{MARK}\n"),
+    "/var/lib/corral/drained": (f"/usr/sbin/drainer\n{SECRET}\n", "/usr/sbin/drainer\n"),
     "/proc/7/environ": (f"PASS={SECRET}\0", f"{MARK}\n"),
     "/proc/1/mountinfo": (
         MOUNT.format("/a", "hugetlbfs", "h", "rw,pagesize=2M") + MOUNT.format("/b", "cifs", f"//{SECRET}/x", f"rw,username={SECRET}")
@@ -108,20 +120,44 @@ FILES: dict[str, tuple[str, str]] = {
     "/etc/group": (f"kvm:{SECRET}:104:a,b\n", "kvm:x:104::::\n"),
     "/var/lib/kubelet/config.yaml": (
         (
-            f"# {SECRET}\n{KUBELET}maxPods: 7 # {SECRET}\nclusterDomain: 'a # {SECRET}'\nevictionHard: {{imagefs.available: \"5 # %\"}} # it's \"{SECRET}\"\n"
+            f"# {SECRET}\n{KUBELET}maxPods: 7 # {SECRET}\n'{SECRET}': {SECRET}\nclusterDomain: 'a # {SECRET}'\n"
+            f"evictionHard: {{imagefs.available: \"5 # %\"}} # it's \"{SECRET}\"\n"
             f"staticPodURLHeader:\n  Authorization:\n  - {SECRET}\nkubeReserved:\n  cpu: 500m\n"
         ),
-        f"{KUBELET}maxPods: 7\nclusterDomain: {MARK}\nevictionHard: {{imagefs.available: \"5 # %\"}}\nstaticPodURLHeader: {MARK}\nkubeReserved:\n  cpu: 500m\n",
+        (
+            f"{KUBELET}maxPods: 7\n# {MARK}\nclusterDomain: {MARK}\nevictionHard: {{imagefs.available: \"5 # %\"}}\n"
+            f"staticPodURLHeader: {MARK}\nkubeReserved:\n  cpu: 500m\n"
+        ),
     ),
+    "/etc/kubernetes/kubelet.conf.d/20-corral.conf": (
+        f"{HEADER}{KUBELET}maxPods: 7\nclusterDomain: {SECRET}\n# {SECRET}\n",
+        f"{HEADER}{KUBELET}maxPods: 7\nclusterDomain: {MARK}\n",
+    ),
+    "/etc/kubernetes/kubelet.json": (
+        json.dumps({"kind": "KubeletConfiguration", "maxPods": 7, "staticPodURLHeader": {"a": [SECRET]}}),
+        json.dumps({"kind": "KubeletConfiguration", "maxPods": 7, "staticPodURLHeader": MARK}),
+    ),
+    "/etc/kubernetes/half.json": (f'{{"kind": "KubeletConfiguration", "a": "{SECRET}"', f"{MARK}\n"),
     "/var/lib/kubelet/kubeadm-flags.env": (
         f'KUBELET_KUBEADM_ARGS="--token={SECRET} --cpu-manager-policy=static"\nPASS={SECRET}\n',
         f'KUBELET_KUBEADM_ARGS="--token={MARK} --cpu-manager-policy=static"\nPASS="{MARK}"\n',
     ),
     "/etc/kubernetes/kubelet.conf": (f"token: {SECRET}\n", f"{MARK}\n"),
-    "/etc/default/irqbalance": (f"IRQBALANCE_BANNED_CPULIST=2-3\nPASS={SECRET}\n", f'IRQBALANCE_BANNED_CPULIST="2-3"\nPASS="{MARK}"\n'),
+    "/etc/default/irqbalance": (
+        f"IRQBALANCE_BANNED_CPULIST=2-3\nIRQBALANCE_BANNED_CPUS={SECRET}\nPASS={SECRET}\n",
+        f'IRQBALANCE_BANNED_CPULIST="2-3"\nIRQBALANCE_BANNED_CPUS="{MARK}"\nPASS="{MARK}"\n',
+    ),
     "/etc/sysctl.d/50-x.conf": (
         f"# {SECRET}\nkernel.pid_max = 40000\nnet.ipv6.conf.all.stable_secret = {SECRET}\n",
         f"kernel.pid_max = 40000\n{MARK}={MARK}\n",
+    ),
+    "/etc/sysctl.d/90-corral.conf": (
+        f"{HEADER}kernel.pid_max = 40000\nnet.ipv6.conf.all.stable_secret = {SECRET}\n# kernel.x = {SECRET}\n",
+        f"{HEADER}kernel.pid_max = 40000\n{MARK}={MARK}\n",
+    ),
+    "/run/user/7/containers/overlay-containers/containers.json": (
+        json.dumps([{"id": "a", "names": ["web"], "metadata": SECRET, "environment": [SECRET]}, {"id": "b"}]),
+        json.dumps([{"id": "a", "names": ["web"]}, {"id": "b", "names": []}]),
     ),
     "/etc/cron.d/x": (
         f"0 3 * * * root podman --url={SECRET} system prune --all\n0 4 * * * root /bin/x {SECRET}\n# podman {SECRET}\n",
