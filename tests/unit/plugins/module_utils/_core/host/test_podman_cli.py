@@ -166,6 +166,10 @@ def test_root_opens_and_follows_no_path_of_a_users(tmp_path: Path, monkeypatch: 
     assert len([one for one in asked.requests if "device" in one]) == 1, "what was said first holds"
 
 
+def test_a_name_adds_nothing_to_a_request() -> None:
+    assert podman_cli.quoted("a&force=true\r\n \udc9b") == "a%26force%3Dtrue%0D%0A%20%ED%B2%9B"
+
+
 def test_a_user_has_a_share_of_the_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine, clock = Machine(tmp_path, lingers=True), [0.0]
     host = Host(str(tmp_path), run=machine.run, uptime=lambda: clock[0])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from _core.cli import command_output, profile_file
-from _core.host import state
+from _core.host import state, user_file
 from _core.host.files import READ_LIMIT, Host
 from _core.model.values.errors import CorralError
 from _core.pipeline import declared_profile
@@ -25,6 +25,13 @@ def test_a_file_is_read_whole_or_not_at_all(tmp_path: Path, more: int, size: int
     assert (None if data is None else len(data)) == size
     assert host.errors.get("/file") == (errno.EFBIG if size is None else None)
     assert ("4194304 bytes" in host.why("/file")) == (size is None)
+
+
+def test_no_more_is_taken_of_what_a_user_names_than_tells_that_it_is_too_large(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x" * 1000)
+    with open(tmp_path / "file", "rb") as file:
+        for path in (str(tmp_path / "file"), f"/dev/fd/{file.fileno()}"):
+            assert len(user_file.read(path, 100)) == 101
 
 
 def test_a_profile_that_is_too_large_is_refused_with_the_bound(tmp_path: Path) -> None:

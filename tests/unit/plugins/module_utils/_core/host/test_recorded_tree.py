@@ -166,6 +166,8 @@ def test_nothing_of_a_folder_is_opened_but_files_and_folders(tmp_path: Path, mon
             assert host.exists(f"/dev/{name}")
             assert host.device(f"/dev/{name}") == ("char/1:3" if name == "null" else None)
             assert host.is_claimed(f"/dev/{name}") is (name == "null")
+            with pytest.raises(PermissionError):  # where it took a file's place since that was looked at
+                t.cast("recorded_tree.RecordedHost", host).tree.data(f"/dev/{name}")
     assert [mode for mode in opened if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)] == []
 
 
