@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import typing as t
@@ -93,6 +94,10 @@ TAMPERINGS: dict[str, tuple[t.Callable[[node.Node], object], list[tuple[str, str
         lambda fake: (release(fake) / "_core/json.pyc").write_text("code"),
         [("_core/json.pyc", "file", "present", "absent")],
     ),
+    "a module in machine code": (
+        lambda fake: (release(fake) / "json.so").write_text("code"),
+        [("json.so", "file", "present", "absent")],
+    ),
     "a compiled module of another name": (
         lambda fake: (release(fake) / "_core/__pycache__/planted.cpython-311.pyc").write_text("code"),
         [("_core/__pycache__/planted.cpython-311.pyc", "file", "present", "absent")],
@@ -104,6 +109,10 @@ TAMPERINGS: dict[str, tuple[t.Callable[[node.Node], object], list[tuple[str, str
     "a folder above that others may write": (
         lambda fake: (fake.root / FOLDER[1:]).chmod(0o777),
         [(FOLDER, "mode", "0777", "0755")],
+    ),
+    "a folder within that its group may write": (
+        lambda fake: (release(fake) / "_core").chmod(0o775),
+        [("_core", "mode", "0775", "0755")],
     ),
 }
 
@@ -121,7 +130,7 @@ def test_what_was_changed_by_hand_is_named(name: str, fake: node.Node) -> None:
     assert not status["in_sync"] and [one["property"] for one in status["items"]] == [expected[0][1]]
 
 
-@pytest.mark.parametrize("name", [name for name in TAMPERINGS if "folder above" not in name])
+@pytest.mark.parametrize("name", [name for name in TAMPERINGS if "a folder" not in name])
 def test_a_rollout_mends_it(name: str, fake: node.Node) -> None:
     TAMPERINGS[name][0](fake)
     outcome = runs.install(fake.host())
@@ -143,6 +152,33 @@ def test_a_compiled_file_that_was_changed_is_named_and_compiled_again(fake: node
 def test_the_owner_counts_as_well(fake: node.Node) -> None:
     fake.others[f"{RELEASES}/{release(fake).name}/{MAIN}"] = (0o644, 4242)
     assert items(fake) == [(MAIN, "owner", "user 4242", "root")]
+
+
+@pytest.mark.parametrize(
+    ("damage", "as_installed", "said"),
+    [
+        ("none", True, ""),
+        ("a source", False, "NOT as it was installed: "),
+        ("no record", None, "not known whether it is as it was installed"),
+    ],
+)
+def test_the_status_says_whether_it_is_as_it_was_installed(
+    damage: str, as_installed: bool | None, said: str, fake: node.Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It looks at the program itself, so also where the agent has not run since."""
+    runs.tick(fake.host())
+    if damage == "a source":
+        TAMPERINGS[damage][0](fake)
+    elif damage == "no record":
+        fake.drop(state.PROGRAM)
+    capsys.readouterr()
+    runs.command(fake.host(), "status", "--json")
+    found = json.loads(capsys.readouterr().out)["program"]
+    differing = [f"{RELEASES}/{release(fake).name}/{MAIN}"] if damage == "a source" else []
+    assert found == {"release": release(fake).name, "as_installed": as_installed, "differing": differing}
+    runs.command(fake.host(), "status")
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("program ")]
+    assert [said + ", ".join(differing) in line for line in lines] == [True] * bool(said)
 
 
 @pytest.mark.parametrize("damage", ["gone", "torn", "without the release"])
