@@ -560,7 +560,7 @@ OTHERS: dict[str, dict[str, t.Any]] = {
     "of one that asks for a password with root's ids": {"group": USERS},
     "root's in a container of Podman's": {"group": f"/machine.slice/libpod-{'ab' * 32}.scope/container"},
     "root's in a container of Docker's": {"group": f"/docker/{'ab' * 32}"},
-    "root's in a pod": {"group": f"/kubepods/besteffort/pod1/{'ab' * 32}"},
+    "root's in a pod": {"group": "/kubepods.slice/kubepods-besteffort.slice/crio-1.scope"},
     "in a PID namespace of its own": {"pids": "1047\t1"},
 }
 
@@ -571,6 +571,12 @@ def test_a_process_passes_for_the_kubelet_by_user_and_control_group_alone(
     name: str, seen: dict[str, t.Any], tree: Tree
 ) -> None:
     tree.run("--config=/home/dev/config.yaml", name=name, **seen)
+    assert kubelet_node.process(tree.host) is None
+
+
+@pytest.mark.parametrize("file", ["status", "cgroup"])
+def test_one_whose_user_or_control_group_is_not_shown_is_no_kubelet(file: str, tree: Tree) -> None:
+    (tree.folder / "proc/1047" / file).unlink()
     assert kubelet_node.process(tree.host) is None
 
 

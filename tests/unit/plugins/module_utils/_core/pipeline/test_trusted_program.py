@@ -73,6 +73,11 @@ def test_links_are_followed_with_all_folders_on_the_way(fake: node.Node) -> None
     for folder in ("/opt/lib", "/home/jo", "/home/jo/bin/ok"):
         fake.others = {folder: (0o755, 1000)}
         assert why(fake, "/usr/local/bin/ok")[1].startswith(f"others than root can change {folder} (owner 1000"), folder
+    fake.others = {"/home/jo\n\x1b": (0o755, 1000)}
+    (fake.root / "opt/lib/ok").unlink()
+    (fake.root / "opt/lib/ok").symlink_to("/home/jo\n\x1b/ok")
+    fake.put("/home/jo\n\x1b/ok", "")
+    assert why(fake, "/usr/local/bin/ok")[1].endswith("chown root: '/home/jo\\n\\x1b'")
     fake.others = {}
     (fake.root / "opt/lib/ok").unlink()
     (fake.root / "opt/lib/ok").symlink_to("ok")
@@ -115,7 +120,8 @@ def test_a_device_is_no_program(kind: int, counts: bool, fake: node.Node, monkey
 
 
 def test_of_a_recorded_tree_nothing_is_said(tmp_path: Path) -> None:
-    (tmp_path / "ok").touch(mode=0o777)
+    (tmp_path / "ok").touch()
+    (tmp_path / "ok").chmod(0o777)  # whatever the umask
     assert trusted_program.why_not(Host(str(tmp_path)), ["/ok"]) == ("", "")
 
 
