@@ -9,10 +9,12 @@ import json
 import os
 import subprocess
 import sys
+import typing as t
 from pathlib import Path
 
 import controller_plugins
 import pytest
+import yaml
 
 pytest.importorskip("ansible")
 
@@ -83,3 +85,31 @@ def test_the_lookups_and_the_role_know_the_same_names(fact: str) -> None:
     assert f"'{host_results.RESERVED.pattern}'" in (CHECKOUT / "roles/corral/tasks/facts.yml").read_text(
         encoding="utf-8"
     )
+
+
+def steps(tasks: list[dict[str, t.Any]]) -> list[str]:
+    """What some tasks, those in blocks among them, look at or have the controller do, in their order."""
+    found: list[str] = []
+    for task in tasks:
+        if str(task.get("ansible.builtin.import_tasks")).endswith("facts.yml"):
+            found.append("look")
+        elif task.get("delegate_to") == "localhost":
+            found.append("act")
+        found += steps(task.get("block") or [])
+    return found
+
+
+FILES = [*CHECKOUT.glob("playbooks/*.yml"), *CHECKOUT.glob("roles/*/tasks/*.yml")]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(CHECKOUT)))
+def test_after_a_node_ran_something_its_facts_are_looked_at_before_the_controller_does(file: Path) -> None:
+    """Also where tags select some of the tasks."""
+    read = yaml.safe_load(file.read_text(encoding="utf-8"))
+    if file.name == "facts.yml":
+        assert [task["tags"] for task in read] == ["always"]
+    looked = False
+    for play in read if file.parent.name == "playbooks" else [{"tasks": read}]:
+        found = steps(play["tasks"])
+        assert looked or "act" not in found or found[0] == "look"
+        looked = play.get("become") is False  # no node ran anything in such a play
