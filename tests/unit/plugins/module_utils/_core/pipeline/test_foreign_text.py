@@ -194,7 +194,7 @@ def test_values_that_are_shown_hold_no_control_character(bad: str) -> None:
     ):
         assert unprintable(one) == []
     answer = Command(0, f"{bad}\n\tmore", bad)
-    assert raw(answer.out.replace("\t", "").replace("\n<0>", "")) == []
+    assert [raw(said.replace("\t", "").replace("\n<0>", "")) for said in (answer.out, answer.err)] == [[], []]
     assert Change(**change._asdict()) == change
     assert os.fsencode(change.subject)
 
