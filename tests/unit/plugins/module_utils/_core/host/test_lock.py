@@ -83,6 +83,21 @@ def test_a_folder_has_its_mode_from_the_start(tmp_path: Path, monkeypatch: pytes
     assert [mode_of(tmp_path / name) for name in ("var", "var/lib", "var/lib/corral")] == [0o755, 0o755, 0o700]
 
 
+def test_no_other_user_can_open_the_lock_or_lead_it_elsewhere(tmp_path: Path) -> None:
+    """Who can open a file can hold its lock, and keep the agent from its work."""
+    earlier = os.umask(0)
+    try:
+        assert Lock(Host(str(tmp_path))).take()
+    finally:
+        os.umask(earlier)
+    file = tmp_path / LOCK[1:]
+    assert mode_of(file) == 0o600
+    file.rename(tmp_path / "elsewhere")
+    file.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="symbolic links"):
+        Lock(Host(str(tmp_path))).take()
+
+
 @pytest.mark.parametrize(
     "plant, said",
     [

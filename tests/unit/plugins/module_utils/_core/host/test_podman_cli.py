@@ -181,6 +181,8 @@ def test_a_user_has_a_share_of_the_pass(tmp_path: Path, monkeypatch: pytest.Monk
 
     asked = Slow(path=ServiceError(124), version=ServiceError(124))
     monkeypatch.setattr(Podman, "serve", staticmethod(asked))
+    assert podman_cli.Podmans(host, 4).share == (37.5, 4_000, 125)
+    assert podman_cli.Podmans(host, 4_000).share.removals == 1
     podmans = podman_cli.Podmans(host, 3)
     for user in ("alice", "root"):
         for dummy in range(9):
