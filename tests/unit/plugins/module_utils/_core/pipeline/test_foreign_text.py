@@ -16,11 +16,13 @@ import pytest
 import runs
 from _core.host import cgroup, conmon, node_hooks, process, systemd
 from _core.host.command import Command
+from _core.host.kubelet_state import File
+from _core.model.kubelet.state_files import DeviceEntry
 from _core.model.plan import make_step
 from _core.model.plan.plan import FILES, Change, Outcome, Part, Plan
 from _core.model.systemd.agent_units import METRICS_DIR
 from _core.model.values.errors import CorralError, Problem
-from _core.reports import change_text
+from _core.reports import change_text, kubelet_report
 
 TOP = "/sys/fs/cgroup"
 HOSTILE = {
@@ -176,8 +178,13 @@ def test_what_programs_say_is_on_one_line(bad: str, fake: node.Node, monkeypatch
     for path, text in processes.files(78, bad).items():
         put(fake, path, text)
     put(fake, f"{TOP}/x/cgroup.procs", "78\n")
+    rows = [{"id": "ab" * 32, "names": [bad]}]
+    put(fake, f"{conmon.STORAGE}/overlay-containers/containers.json", json.dumps(rows))
+    said += conmon.stored_names(host).values()
+    entry = DeviceEntry(bad, bad, bad, {0: (bad,)}, b"")
+    said += kubelet_report.devices_lines(File(bad, True), [entry])
     said += [*cgroup.processes_shown(host, f"{TOP}/x"), process.name(host, "78")]
-    assert len(said) == 6
+    assert len(said) == 10
     assert [text for text in said if not text.isprintable() or text.startswith("<0>")] == []
 
 
