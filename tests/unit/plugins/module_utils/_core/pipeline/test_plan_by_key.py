@@ -61,6 +61,13 @@ def test_an_upgrade_of_corrals_own_units_is_no_drift_of_the_profile(fake: node.N
     assert "NoNewPrivileges" in text
 
 
+def test_only_units_of_corrals_own_are_no_drift() -> None:
+    """Drift stops a rollout where it is to be asked for."""
+    for name in ("web.service", "corral-gc.service.d/50-x.conf", "corral.slice", "corral-grant@.service/x"):
+        assert plan_by_key.OWN_UNIT.fullmatch(f"/etc/systemd/system/{name}") is None
+    assert plan_by_key.OWN_UNIT.fullmatch("/etc/systemd/system/corral-grant@.service")
+
+
 def workload(name: str, cpu: int) -> dict[str, t.Any]:
     return {"name": name, "match": {"unit": f"{name}.service"}, "limits": {"cpu": cpu, "memory": "16Mi"}}
 
