@@ -60,9 +60,16 @@ LONG = (
     "test_workload_faults.py",
 )
 # The tests that run playbooks of the collection; they need no node.
-PLAYBOOKS = ("test_automation_examples.py", "test_role_booleans.py", "test_role_layers.py", "test_rollout_playbook.py")
+PLAYBOOKS = (
+    "test_automation_examples.py",
+    "test_facts_of_nodes.py",
+    "test_role_booleans.py",
+    "test_role_layers.py",
+    "test_rollout_playbook.py",
+)
 # Left out under the oldest ansible-core for their time: most have their like in the same file. .venv runs all of them.
 AGAIN = (
+    "a_node_does_not_say",
     "does_not_answer_on_its_way_back",
     "differs_after_its_reboot",
     "could_not_take_back",

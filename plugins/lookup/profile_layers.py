@@ -61,10 +61,9 @@ from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 from ansible_collections.corral.node.plugins.module_utils._core.cli import profile_file
 from ansible_collections.corral.node.plugins.module_utils._core.model.values.errors import CorralError
+from ansible_collections.corral.node.plugins.plugin_utils import without_facts
 from ansible_collections.corral.node.plugins.plugin_utils.host_results import refuse_facts
 
-# ansible-core before 2.19 has no error for an omitted value, but a text that stands for it: the variable omit.
-OMITTED = getattr(errors, "AnsibleValueOmittedError", ())
 # Since then a text is a template only where it is marked as one.
 TRUSTED: dict[str, t.Any] = {"trusted_as_template": True} if hasattr(errors, "AnsibleValueOmittedError") else {}
 
@@ -100,9 +99,12 @@ class LookupModule(LookupBase):
                 f"{PREFIX}_50_edge: rename {'it' if len(wrong) == 1 else 'them'}",
                 obj=wrong[0],
             )
-        file = self.value(known, FILE)
-        layers = [(BASE, self.value(known, BASE))] if file is None else [self.from_file(file, known)]
-        layers += [(name, self.value(known, name)) for name in names]
+        file = without_facts.value(self._loader, known, FILE)
+        layers = [self.from_file(file, known)] if file is not None else []
+        layers += [
+            (name, without_facts.value(self._loader, known, name, without_facts.WITH_FACTS))
+            for name in ([BASE] if file is None else []) + names
+        ]
         found = [{"origin": origin, "profile": profile} for origin, profile in layers if profile is not None]
         for layer in found:
             if not isinstance(layer["profile"], dict):
@@ -117,19 +119,11 @@ class LookupModule(LookupBase):
 
     def adopted(self, variables: dict[str, t.Any]) -> str:
         """The path of the file with what this host had otherwise; "" where no folder is named for it."""
-        folder = self.value(variables, f"{ADOPTED}_dir")
+        folder = without_facts.value(self._loader, variables, f"{ADOPTED}_dir")
         if folder is None and variables.get("inventory_dir"):
             folder = os.path.join(variables["inventory_dir"], ADOPTED)
         host = str(variables.get("inventory_hostname", "")).replace("/", "_")
         return os.path.realpath(os.path.expanduser(os.path.join(str(folder), f"{host}.yml"))) if folder else ""
-
-    def value(self, variables: dict[str, t.Any], name: str) -> t.Any:
-        """A variable's value; None when it is not there, empty, or omitted on purpose."""
-        try:
-            found = self.resolved(variables.get(name), name)
-        except OMITTED:
-            return None
-        return None if found == variables.get("omit", OMITTED) else found
 
     def from_file(self, name: t.Any, variables: dict[str, t.Any]) -> tuple[str, t.Any]:
         """The profile of a file here on the controller, found and read as Ansible does; its name is the origin."""
@@ -145,16 +139,9 @@ class LookupModule(LookupBase):
         except errors.AnsibleError as error:  # such as of a template without quotes, which is a mapping in YAML
             line = getattr(error.obj, "line_num", None)
             raise AnsibleLookupError(f"{whole}: {f'line {line}: ' if line else ''}{error.message}") from None
-        return os.path.basename(whole), self.resolved(found, whole)
-
-    def resolved(self, value: t.Any, name: str) -> t.Any:
-        """A value without templates. An error names the variable or the file, which Ansible's own leaves out."""
-        try:
-            return self._templar.template(value)
-        except OMITTED:
-            raise
-        except errors.AnsibleError as error:
-            raise AnsibleLookupError(f"{name}: {error.message}", obj=error.obj) from None
+        return os.path.basename(whole), without_facts.resolved(
+            self._loader, variables, found, whole, without_facts.WITH_FACTS
+        )
 
     def from_adopted(self, path: str) -> dict[str, t.Any]:
         """The layer that a rollout wrote: plain data."""

@@ -1,0 +1,76 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Variables as the inventory, the plays and -e have them: what a node returned, now or in an earlier run, is an error in them.
+
+Ansible makes each fact a variable, stronger than the inventory's, so a node could say what a variable is made of that has another name.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible import errors, template
+from ansible.errors import AnsibleLookupError
+
+# ansible-core before 2.19 has no error for an omitted value, but a text that stands for it: the variable omit.
+OMITTED = getattr(errors, "AnsibleValueOmittedError", ())
+FACT = "a fact of a node"
+# default() and the test defined take an undefined variable, but no error. The lookup fails with FACT where it is given no name.
+IN_PLACE_OF_A_FACT = getattr(template, "trust_as_template", str)("{{ lookup('corral.node.inventory_values') }}")
+WITH_FACTS = ("ansible_",)  # how the names of facts begin that a layer may be made of: they are no variables of a user
+
+
+class Facts:
+    """What Ansible remembers of nodes, in part: facts whose names begin with one of `kept`."""
+
+    def __init__(self, cache: t.Any, kept: tuple[str, ...]) -> None:
+        self.cache, self.kept = cache, kept
+
+    def all(self, host: str) -> dict[str, t.Any]:
+        try:
+            return self.cache.get(host) or {}
+        except KeyError:  # so ansible-core's plugins for caches
+            return {}
+
+    def get(self, host: str, dummy: object = None) -> dict[str, t.Any]:
+        return {name: fact for name, fact in self.all(host).items() if name.startswith(self.kept)}
+
+
+def resolved(
+    loader: t.Any, variables: t.Mapping[str, t.Any], value: t.Any, name: str, kept: tuple[str, ...] = ()
+) -> t.Any:
+    """A value without templates. An error names the variable or the file, which Ansible's own leaves out."""
+    # Ansible's own: ansible_facts has the names without ansible_, so ansible_domain and a fact domain are one there.
+    manager = variables["hostvars"]._variable_manager
+    facts = Facts(manager._fact_cache, kept)
+    names = {fact for fact in facts.all(variables["inventory_hostname"]) if not fact.startswith(kept)} | {"vars"}
+    known = {
+        **variables,
+        **dict.fromkeys(names if kept else names | {"ansible_facts", "ansible_local"}, IN_PLACE_OF_A_FACT),
+    }
+    manager._fact_cache = facts  # what hostvars reads
+    try:
+        return template.Templar(loader, known).template(value)
+    except OMITTED:
+        raise
+    except errors.AnsibleError as error:
+        why = str(error.message)
+        if FACT in why:
+            instead = (
+                "write ansible_facts.NAME for one of its own" if kept else "write it with variables of the inventory"
+            )
+            why = f"it is made of {FACT}, or of vars, which has them: {instead}"
+        raise AnsibleLookupError(f"{name}: {why}", obj=error.obj) from None
+    finally:
+        manager._fact_cache = facts.cache
+
+
+def value(loader: t.Any, variables: t.Mapping[str, t.Any], name: str, kept: tuple[str, ...] = ()) -> t.Any:
+    """A variable's value; None when it is not there, empty, or omitted on purpose."""
+    try:
+        found = resolved(loader, variables, variables.get(name), name, kept)
+    except OMITTED:
+        return None
+    return None if found == variables.get("omit", OMITTED) else found
