@@ -340,14 +340,11 @@ def account_of(host: Host, user: str) -> Account:
     fields = answer.out.strip().split(":")
     if answer.code or len(fields) < 7 or not fields[2].isdecimal():
         raise PodmanError(f"podman of {user}: this node has no such user")
-    runtime = f"/run/user/{fields[2]}"
-    if not host.is_dir(runtime):  # Podman does not go on with a storage that it has used with one.
-        host.run("systemctl", "start", f"user-runtime-dir@{fields[2]}.service")
-    if not host.is_dir(runtime):
-        raise PodmanError(f"podman of {user}: {runtime} is not there: loginctl enable-linger {user}")
     # The user's own containers.conf could send the questions to another machine; the place of the storage is in another file.
-    variables = {"HOME": fields[5], "XDG_RUNTIME_DIR": runtime, "CONTAINERS_CONF": "/dev/null"}
+    variables = {"HOME": fields[5], "XDG_RUNTIME_DIR": f"/run/user/{fields[2]}", "CONTAINERS_CONF": "/dev/null"}
+    # Podman does not go on without the folder that its storage was used with. systemd 247 removes it as soon as no unit needs it.
+    folder = f"user-runtime-dir@{fields[2]}.service"
     # What it takes is taken from the user's share. newuidmap(1) has to gain rights, so NoNewPrivileges= is not possible.
     # Where its group is not the user's, Podman leaves it for a scope of the user's manager, without limits (Delegate=).
-    properties = {"User": fields[2], "Slice": f"user-{fields[2]}.slice", "Delegate": "yes"}
-    return Account(properties, {"PATH": PATH, "LC_ALL": "C", **variables})
+    unit = {"Requires": folder, "After": folder, "Slice": f"user-{fields[2]}.slice", "Delegate": "yes"}
+    return Account({"User": fields[2], **unit}, {"PATH": PATH, "LC_ALL": "C", **variables})

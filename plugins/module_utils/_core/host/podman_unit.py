@@ -20,6 +20,7 @@ import typing as t
 
 from ..model.values.records import NamedTuple
 from . import podman_worker, transient_unit
+from .command import ENVIRONMENT
 from .files import Host
 
 NOT_INSTALLED = 127
@@ -40,7 +41,11 @@ LIMITS = {
     "UMask": "0022",
     "WorkingDirectory": "/",
 }
-AS_IDLE = {"CPUSchedulingPolicy": "idle", "IOSchedulingClass": "idle", "CPUWeight": "idle"}
+AS_IDLE = {
+    "CPUSchedulingPolicy": "idle",
+    "IOSchedulingClass": "idle",
+    "CPUWeight": "1",
+}  # systemd 252 is the first that knows CPUWeight=idle
 
 
 class ServiceError(Exception):
@@ -86,7 +91,7 @@ class Worker:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,  # What does not fit into the pipe waits, and is never read.
                 bufsize=0,
-                env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"},
+                env=ENVIRONMENT,
                 start_new_session=True,  # no terminal of root's
             )
         except OSError as error:

@@ -16,32 +16,24 @@ from _core.host.podman_cli import Podman, PodmanError
 from _core.host.podman_unit import Account, Answer, ServiceError
 
 
-class Machine:
-    """The accounts of a node in a folder. ``lingers``: systemd makes a runtime folder when it is asked to."""
-
-    def __init__(self, root: Path, *, lingers: bool) -> None:
-        self.root, self.lingers = root, lingers
-        self.asked: list[tuple[str, ...]] = []
-
-    def run(self, argv: t.Sequence[str], dummy_timeout: float) -> Command:
-        self.asked.append(tuple(argv))
-        if argv[0] == "getent":
-            known = argv[2] == "alice"
-            return Command(0 if known else 2, "alice:x:1007:100::/srv/alice:/bin/sh\n" if known else "", "")
-        if self.lingers:
-            (self.root / "run/user/1007").mkdir(parents=True)
-        return Command(0, "", "")
-
-    def host(self) -> Host:
-        return Host(str(self.root), run=self.run)
+def passwd(argv: t.Sequence[str], dummy_timeout: float) -> Command:
+    """The accounts of a node: only getent(1) is asked, and one user is known."""
+    assert argv[:2] == ("getent", "passwd")
+    known = argv[2] == "alice"
+    return Command(0 if known else 2, "alice:x:1007:100::/srv/alice:/bin/sh\n" if known else "", "")
 
 
 def test_a_users_process_has_nothing_of_roots_environment(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, lingers=True)
-    account = podman_cli.account_of(machine.host(), "alice")
-    assert machine.asked[1:] == [("systemctl", "start", "user-runtime-dir@1007.service")]
-    # The slice counts what it takes to the user, and Delegate= keeps Podman within the unit.
-    assert account.properties == {"User": "1007", "Slice": "user-1007.slice", "Delegate": "yes"}
+    account = podman_cli.account_of(Host(str(tmp_path), run=passwd), "alice")
+    # The slice counts what it takes to the user, Delegate= keeps Podman within the unit, and the folder stays as long as the unit.
+    folder = "user-runtime-dir@1007.service"
+    assert account.properties == {
+        "User": "1007",
+        "Slice": "user-1007.slice",
+        "Delegate": "yes",
+        "Requires": folder,
+        "After": folder,
+    }
     assert account.variables == {
         "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME": "/srv/alice",
@@ -51,19 +43,9 @@ def test_a_users_process_has_nothing_of_roots_environment(tmp_path: Path) -> Non
     }
 
 
-def test_a_runtime_folder_that_is_there_is_taken(tmp_path: Path) -> None:
-    (tmp_path / "run/user/1007").mkdir(parents=True)
-    machine = Machine(tmp_path, lingers=False)
-    assert podman_cli.account_of(machine.host(), "alice").properties["User"] == "1007"
-    assert machine.asked == [("getent", "passwd", "alice")]
-
-
-def test_who_has_no_account_or_no_runtime_folder_is_named(tmp_path: Path) -> None:
-    host = Machine(tmp_path, lingers=False).host()
+def test_who_has_no_account_is_named(tmp_path: Path) -> None:
     with pytest.raises(PodmanError, match="podman of bob: this node has no such user"):
-        podman_cli.account_of(host, "bob")
-    with pytest.raises(PodmanError, match="/run/user/1007 is not there: loginctl enable-linger alice"):
-        podman_cli.account_of(host, "alice")
+        podman_cli.account_of(Host(str(tmp_path), run=passwd), "bob")
 
 
 class Asked:
@@ -93,7 +75,7 @@ class Asked:
 def test_each_process_is_its_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Asked(path=ServiceError(podman_cli.NOT_INSTALLED, "podman"))
     monkeypatch.setattr(Podman, "serve", staticmethod(asked))
-    host = Machine(tmp_path, lingers=True).host()
+    host = Host(str(tmp_path), run=passwd)
     for user in (podman_cli.ROOT, "alice"):
         with pytest.raises(PodmanError, match="podman is not installed"):
             Podman(host, user).images()
@@ -118,7 +100,7 @@ def test_a_podman_without_the_api_is_named_and_is_not_asked_again(
 ) -> None:
     asked = Asked(path=ServiceError(124), version=Answer(200, "", [[said]]))
     monkeypatch.setattr(Podman, "serve", staticmethod(asked))
-    podman = Podman(Machine(tmp_path, lingers=True).host(), user)
+    podman = Podman(Host(str(tmp_path), run=passwd), user)
     for dummy in range(3):
         with pytest.raises(PodmanError, match=why):
             podman.images()
@@ -144,12 +126,12 @@ def test_what_a_users_process_says_is_one_printable_line(
 ) -> None:
     monkeypatch.setattr(Podman, "serve", staticmethod(Asked(path=answer)))
     with pytest.raises(PodmanError) as raised:
-        Podman(Machine(tmp_path, lingers=True).host(), "alice").images()
+        Podman(Host(str(tmp_path), run=passwd), "alice").images()
     assert str(raised.value).isprintable()
 
 
 def test_root_opens_and_follows_no_path_of_a_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    host = Machine(tmp_path, lingers=True).host()
+    host = Host(str(tmp_path), run=passwd)
     podman = Podman(host, "alice")
     rows = [[1, 2, 3, 4]] * len(podman_cli.podman_storage.paths("/home/alice/x", "overlay"))
     asked = Asked(stat=Answer(200, "", rows), device=Answer(200, "", [["8:1"]]), file=Answer(200, "", []))
@@ -171,8 +153,8 @@ def test_a_name_adds_nothing_to_a_request() -> None:
 
 
 def test_a_user_has_a_share_of_the_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine, clock = Machine(tmp_path, lingers=True), [0.0]
-    host = Host(str(tmp_path), run=machine.run, uptime=lambda: clock[0])
+    clock = [0.0]
+    host = Host(str(tmp_path), run=passwd, uptime=lambda: clock[0])
 
     class Slow(Asked):
         def ask(self, request: t.Mapping[str, t.Any], timeout: float, most: float) -> Answer:

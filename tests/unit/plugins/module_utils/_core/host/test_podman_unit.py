@@ -200,6 +200,8 @@ def test_one_that_closes_its_output_and_stays_takes_no_more_than_its_time(
 def test_the_units_own_words_are_the_reason(start: t.Callable[[str], Worker]) -> None:
     with pytest.raises(ServiceError, match="Failed to start transient service unit"):
         start("import sys; sys.exit('Failed to start transient service unit: no')").ask({}, 2.0)
+    with pytest.raises(ServiceError, match=r"^0$"):
+        start("import os, sys; sys.stderr.write(os.environ['SYSTEMD_COLORS']); sys.exit(1)").ask({}, 2.0)
 
 
 def test_a_unit_has_limits_and_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -217,6 +219,7 @@ def test_a_unit_has_limits_and_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp
         "command_line",
         lambda *words, **named: (str(tmp_path / "systemd-run"), *real(*words, **named)[1:]),
     )
+    monkeypatch.setattr(podman_unit.os, "sched_getscheduler", lambda dummy: podman_unit.os.SCHED_IDLE)
     worker = Worker(Host("/"), ALICE)
     (tmp_path / "list.json").write_text('[{"id": "a", "layer": 5, "other": 1}]')
     request = {"file": str(tmp_path / "list.json"), "pick": ("id", "layer", "parent"), "list": True}
@@ -229,6 +232,8 @@ def test_a_unit_has_limits_and_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp
     wanted |= {"OOMPolicy=kill", "TimeoutStopSec=10"}  # With Delegate= systemd would let the rest run on.
     assert wanted <= {word.partition("=")[2] for word in words if word.startswith("--property=")}
     assert {"--pipe", "--wait", f"--unit={worker.unit}", "--setenv=HOME=/srv/alice"} <= set(words)
+    # At the lowest priority when the caller has it, in words that systemd 247 knows.
+    assert "--property=CPUWeight=1" in words
 
 
 def test_a_unit_that_does_not_start_takes_no_more_than_what_is_left(tmp_path: Path) -> None:

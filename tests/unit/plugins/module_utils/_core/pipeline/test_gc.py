@@ -379,13 +379,6 @@ def test_an_unknown_user_is_refused_and_later_unknown(fake: node.Node) -> None:
     assert drift(fake)["images", "pass"][0] == "unknown"
 
 
-def test_a_user_who_is_not_logged_in_is_told_the_way_out(fake: node.Node) -> None:
-    fake.account("alice", 1000)
-    (fake.root / "run/user/1000").rmdir()
-    declare(fake, {**BOTH, "users": ["alice"]})
-    assert "loginctl enable-linger alice" in tick(fake)[0].errors[0]
-
-
 def test_one_users_trouble_does_not_stop_the_other(fake: node.Node) -> None:
     fake.account("alice", 1000)
     alice = fake.podmans["alice"] = Storage(fake.root, Disk(2), USER_STORAGE)

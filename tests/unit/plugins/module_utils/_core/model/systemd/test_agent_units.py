@@ -64,6 +64,11 @@ def test_systemd_ends_no_way_back_whose_steps_still_take_their_time() -> None:
     assert limit == "infinity" or float(limit) > steps
 
 
+def test_a_pass_of_garbage_collection_runs_on_the_oldest_systemd() -> None:
+    lines = gc_units.units(COLLECTS, "")[gc_units.SERVICE].splitlines()
+    assert "CPUWeight=1" in lines, "idle is refused before systemd 252"
+
+
 CHECKS = device_check_units.units([Check(("/bin/true",), 30, 5)])[device_check_units.SERVICE]
 COLLECTS = GC(None, ContainerGC(0, 1, -1, "all", 60, False, (), ()), ("alice", "bob"))
 CORRALS = {
