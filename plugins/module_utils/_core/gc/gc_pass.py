@@ -234,7 +234,7 @@ def publish(host: Host, declared: Profile, result: Result) -> None:
     drift += as_data([failed]) if failed else []
     text = json.dumps(drift, sort_keys=True) + "\n"
     if host.read(state.GC_DRIFT, follow=False) != text:
-        host.write_file(state.GC_DRIFT, state.readable(state.GC_DRIFT, text))
+        host.write_file(state.GC_DRIFT, state.readable(state.GC_DRIFT, text), state.PRIVATE)
     write_metrics(host, status)
     idle_pass.write(host, result.idle)
 

@@ -57,4 +57,4 @@ def save(host: Host, steps: t.Sequence[Step], failed: t.Sequence[Step] = ()) -> 
         for step in requested:
             attempts[step.target] = Attempt(int(step.value or 0), apply_step.pages(host, step.target), host.now())
         lock.own_folder(host, state.RUN, 0o755)
-        host.write_file(state.ATTEMPTS, json.dumps(attempts) + "\n", 0o644)
+        host.write_file(state.ATTEMPTS, json.dumps(attempts) + "\n", state.PRIVATE)

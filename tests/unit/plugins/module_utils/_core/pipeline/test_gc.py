@@ -1310,6 +1310,17 @@ def test_the_timer_is_installed_changed_and_removed_as_it_was(fake: node.Node) -
     assert "removed" not in json.dumps([change.subject for change in runs.plan(fake.host())])
 
 
+def test_all_users_read_what_is_published_alone(fake: node.Node) -> None:
+    declare(fake)
+    tick(fake)
+    readable = {
+        f"{state.RUN}/{path.name}"
+        for path in fake.root.joinpath(state.RUN[1:]).iterdir()
+        if path.stat().st_mode & 0o044
+    }
+    assert readable == {*state.PUBLISHED, state.GC_STATUS}
+
+
 def test_a_removal_takes_the_units_and_what_passes_told(fake: node.Node) -> None:
     fake.put("/var/lib/prometheus/node-exporter/other.prom", "")
     before = fake.fingerprint()
