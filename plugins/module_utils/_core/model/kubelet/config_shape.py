@@ -19,10 +19,10 @@ MOST, DEEPEST = 100_000, 100  # values, levels
 MAPS = frozenset(
     (
         "evictionHard", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim", "systemReserved", "kubeReserved",
-        "featureGates", "cpuManagerPolicyOptions", "topologyManagerPolicyOptions", "memorySwap",
+        "featureGates", "cpuManagerPolicyOptions", "topologyManagerPolicyOptions", "memorySwap", "qosReserved",
     )
 )  # fmt: skip
-LISTS = frozenset(("enforceNodeAllocatable", "reservedMemory"))
+LISTS = frozenset(("allowedUnsafeSysctls", "enforceNodeAllocatable", "reservedMemory"))
 SINGLE = frozenset(
     {*DEFAULTS, *(key for key, dummy in FLAGS.values()), "healthzPort", "healthzBindAddress", "imageMaximumGCAge"}
     - MAPS

@@ -11,10 +11,12 @@ Kubelet 1.36: drop-ins of --config-dir are JSON merge patches (RFC 7386) over --
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ..values.printable_text import printable
 from ..values.records import NamedTuple
+from . import config_values
 from .config_values import seconds
 from .kubelet_options import CONFIGURATION, NEWEST
 
@@ -71,8 +73,9 @@ ZERO_IS_UNSET = (
 # Lists that have a default, which an empty one turns off.
 LISTS = ("enforceNodeAllocatable",)
 
-# Flags that set a key: the key, and how the text is read (see FLAG_KINDS).
+# Flags that set a key: the key, and how the text is read (see FLAG_KINDS). Of cmd/kubelet/app/options/options.go.
 FLAGS: dict[str, tuple[str, str]] = {
+    "allowed-unsafe-sysctls": ("allowedUnsafeSysctls", "list"),
     "cgroup-driver": ("cgroupDriver", "text"),
     "cgroups-per-qos": ("cgroupsPerQOS", "bool"),
     "container-log-max-files": ("containerLogMaxFiles", "int"),
@@ -81,7 +84,7 @@ FLAGS: dict[str, tuple[str, str]] = {
     "cpu-cfs-quota": ("cpuCFSQuota", "bool"),
     "cpu-cfs-quota-period": ("cpuCFSQuotaPeriod", "text"),
     "cpu-manager-policy": ("cpuManagerPolicy", "text"),
-    "cpu-manager-policy-options": ("cpuManagerPolicyOptions", "map"),
+    "cpu-manager-policy-options": ("cpuManagerPolicyOptions", "pair"),
     "cpu-manager-reconcile-period": ("cpuManagerReconcilePeriod", "text"),
     "enforce-node-allocatable": ("enforceNodeAllocatable", "list"),
     "eviction-hard": ("evictionHard", "thresholds"),
@@ -104,6 +107,7 @@ FLAGS: dict[str, tuple[str, str]] = {
     "oom-score-adj": ("oomScoreAdj", "int"),
     "pod-max-pids": ("podPidsLimit", "int"),
     "pods-per-core": ("podsPerCore", "int"),
+    "qos-reserved": ("qosReserved", "map"),
     "reserved-cpus": ("reservedSystemCPUs", "text"),
     "reserved-memory": ("reservedMemory", "memory"),
     "runtime-cgroups": ("runtimeCgroups", "text"),
@@ -118,6 +122,8 @@ FLAGS: dict[str, tuple[str, str]] = {
 # Flags without a value of their own.
 BOOLEANS = frozenset(name for name, (dummy, kind) in FLAGS.items() if kind == "bool")
 TRUE, FALSE = ("1", "t", "T", "true", "TRUE", "True"), ("0", "f", "F", "false", "FALSE", "False")
+
+_NODE = re.compile(r"[+-]?[0-9]{1,9}", re.ASCII)
 
 Path = tuple[str, ...]
 
@@ -258,27 +264,34 @@ def unknown_keys(files: t.Iterable[Layer]) -> list[str]:
 
 # Flags
 
+AGAIN = "\0"  # between the texts of a flag that is given several times: no word of a command line has it
+
 
 def flags_of(arguments: t.Sequence[str]) -> dict[str, str]:
-    """The flags of a command line, by their names without dashes; the last one of a name counts."""
+    """The flags of a command line, by their names without dashes. Of one that sets no key the last text counts."""
     found: dict[str, str] = {}
     todo = list(arguments)
     while todo:
         word = todo.pop(0)
-        if not word.startswith("--") or word == "--":
+        if word == "--":
+            break
+        if not word.startswith("--"):
             continue
         name, equals, value = word[2:].partition("=")
         name = name.replace("_", "-")
         if not equals and name in BOOLEANS:
             value = "true"
         elif not equals:
-            value = todo.pop(0) if todo and not todo[0].startswith("--") else ""
-        found[name] = value
+            value = todo.pop(0) if todo and (name in FLAGS or not todo[0].startswith("--")) else ""
+        found[name] = f"{found[name]}{AGAIN}{value}" if name in FLAGS and name in found else value
     return found
 
 
 def flag_layers(flags: t.Mapping[str, str]) -> tuple[list[Layer], list[str]]:
-    """The keys that flags set, each a layer named after its flag, and what is wrong with those that cannot be read."""
+    """The keys that flags set, each a layer named after its flag, and what is wrong with those that cannot be read.
+
+    What a flag sets it sets over the files as a whole; a flag that is given again adds to a map or a list, and replaces all else.
+    """
     layers: list[Layer] = []
     problems: list[str] = []
     for name, text in flags.items():
@@ -286,12 +299,28 @@ def flag_layers(flags: t.Mapping[str, str]) -> tuple[list[Layer], list[str]]:
             continue
         key, kind = FLAGS[name]
         try:
-            value = FLAG_KINDS[kind](text)
+            value = of_flag(kind, text.split(AGAIN))
         except ValueError:
-            problems.append(printable(f"--{name}={text}: is no {kind} as the kubelet reads it"))
+            said = text.replace(AGAIN, f" --{name}=")
+            problems.append(printable(f"--{name}={said}: the kubelet does not start with it: write {FORMS[kind]}"))
             continue
-        layers.append(Layer(f"--{name}", {key: value}))
+        if value is not None:
+            layers.append(Layer(f"--{name}", {key: value}))
     return layers, problems
+
+
+def of_flag(kind: str, texts: t.Sequence[str]) -> t.Any:
+    """What a flag sets with these texts, in their order; None for nothing. Raises ValueError."""
+    if kind == "memory" and "" in texts:  # Once it is given without a text it takes none any more.
+        if "" in texts[:-1]:
+            raise ValueError(texts)
+        texts = texts[:-1]
+    values = [FLAG_KINDS[kind](text) for text in texts]
+    if not values:
+        return None
+    if isinstance(values[0], dict):
+        return {name: one for value in values for name, one in value.items()}
+    return [one for value in values for one in value] if isinstance(values[0], list) else values[-1]
 
 
 def as_bool(text: str) -> bool:
@@ -303,23 +332,49 @@ def as_bool(text: str) -> bool:
 
 def as_map(text: str, between: str = "=") -> dict[str, str]:
     """``a=1,b=2``. Raises ValueError."""
-    found = {}
-    for part in text.split(",") if text else ():
-        name, separator, value = part.partition(between)
-        if not separator:
-            raise ValueError(text)
-        found[name.strip()] = value.strip()
-    return found
+    return {name: value for part in text.split(",") if part for name, value in as_pair(part, between).items()}
+
+
+def as_pair(text: str, between: str = "=") -> dict[str, str]:
+    """``a=1``: a comma is part of the value. Raises ValueError."""
+    name, separator, value = text.partition(between)
+    if not separator:
+        raise ValueError(text)
+    return {name.strip(): value.strip()}
+
+
+def as_option(text: str) -> dict[str, str]:
+    """An option of the CPU manager: one each time. Raises ValueError for several, of which the kubelet makes one value."""
+    if "," in text:
+        raise ValueError(text)
+    return as_pair(text)
+
+
+def as_list(text: str) -> list[str]:
+    """``a,b``, as a line of CSV. Raises ValueError."""
+    if '"' not in text:
+        return text.split(",") if text else []
+    import csv  # Hardly a command line has quotes that are the kubelet's.
+
+    try:
+        return next(csv.reader([text], strict=True))
+    except csv.Error as error:
+        raise ValueError(text) from error
 
 
 def as_memory(text: str) -> list[dict[str, t.Any]]:
     """``0:memory=1Gi,hugepages-1Gi=2Gi;1:memory=2Gi``. Raises ValueError."""
     found = []
-    for part in text.split(";") if text else ():
-        node, colon, limits = part.partition(":")
-        if not colon:
+    for part in text.split(";"):
+        node, *rest = part.split(":")
+        if len(rest) != 1 or not _NODE.fullmatch(node):
             raise ValueError(text)
-        found.append({"numaNode": int(node), "limits": as_map(limits)})
+        limits = dict(row.split("=") for row in rest[0].split(","))  # Other than two parts are a ValueError.
+        if not all(kind == "memory" or kind.startswith("hugepages-") for kind in limits):
+            raise ValueError(text)
+        if any(config_values.amount(size) is None for size in limits.values()):
+            raise ValueError(text)
+        found.append({"numaNode": int(node), "limits": limits})
     return found
 
 
@@ -327,9 +382,21 @@ FLAG_KINDS: dict[str, t.Callable[[str], t.Any]] = {
     "text": str,
     "int": int,
     "bool": as_bool,
-    "list": lambda text: [part for part in text.split(",") if part],
+    "list": as_list,
     "map": as_map,
+    "pair": as_option,
     "thresholds": lambda text: as_map(text, "<"),
     "gates": lambda text: {name: as_bool(value) for name, value in as_map(text).items()},
     "memory": as_memory,
+}
+# How the text of each kind is written.
+FORMS = {
+    "int": "a whole number",
+    "bool": "true or false",
+    "list": "words with commas between them",
+    "map": "NAME=VALUE,NAME=VALUE",
+    "pair": "the flag once for each option, with NAME=VALUE",
+    "thresholds": "SIGNAL<VALUE,SIGNAL<VALUE",
+    "gates": "NAME=true,NAME=false",
+    "memory": "the flag once for each NUMA node, with NODE:memory=SIZE,hugepages-2Mi=SIZE",
 }

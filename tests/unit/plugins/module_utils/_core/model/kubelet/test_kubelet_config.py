@@ -173,7 +173,7 @@ def test_the_head_of_a_file_is_no_setting() -> None:
 
 
 def test_other_words_of_a_command_line_are_no_flags() -> None:
-    words = ["run", "-x", "--max-pods", "30", "--", "y", "--v=2"]
+    words = ["run", "-x", "--v=2", "--max-pods", "30", "--", "y", "--z=2"]
     assert kubelet_config.flags_of(words) == {"max-pods": "30", "v": "2"}
 
 
@@ -219,7 +219,7 @@ def test_keys_that_no_kubelet_has_are_named_with_their_file() -> None:
         (["--eviction-hard=memory.available<1Gi,nodefs.available<10%"], "evictionHard", {"memory.available": "1Gi", "nodefs.available": "10%"}),
         (["--cpu_manager_policy=none", "--cpu-manager-policy=static"], "cpuManagerPolicy", "static"),
         (["run", "--v", "2", "-x", "--max-pods", "30", "--", "x"], "maxPods", 30),
-        (["--cpu-manager-policy", "--v=2"], "cpuManagerPolicy", ""),
+        (["--cpu-manager-policy", "--v=2"], "cpuManagerPolicy", "--v=2"),
         (["--cpu-manager-policy"], "cpuManagerPolicy", ""),
         (["--system-reserved="], "systemReserved", {}),
         (["--image-gc-high-threshold=90"], "imageGCHighThresholdPercent", 90),
@@ -227,8 +227,11 @@ def test_keys_that_no_kubelet_has_are_named_with_their_file() -> None:
         *((["--fail-swap-on=" + word], "failSwapOn", True) for word in ("1", "t", "T", "true", "TRUE", "True")),
         *((["--fail-swap-on=" + word], "failSwapOn", False) for word in ("0", "f", "F", "false", "FALSE", "False")),
         (["--system-reserved= cpu = 1 , memory=2Gi"], "systemReserved", {"cpu": "1", "memory": "2Gi"}),
-        (["--reserved-memory="], "reservedMemory", []),
-        (["--enforce-node-allocatable=pods,,kube-reserved"], "enforceNodeAllocatable", ["pods", "kube-reserved"]),
+        (["--enforce-node-allocatable=pods,,kube-reserved"], "enforceNodeAllocatable", ["pods", "", "kube-reserved"]),
+        (["--enforce-node-allocatable="], "enforceNodeAllocatable", []),
+        (['--enforce-node-allocatable="pods","kube-reserved"'], "enforceNodeAllocatable", ["pods", "kube-reserved"]),
+        (["--system-reserved=,cpu=1,,memory=a=b,"], "systemReserved", {"cpu": "1", "memory": "a=b"}),
+        (["--qos-reserved=memory=50%"], "qosReserved", {"memory": "50%"}),
         (["--feature-gates=A=true,B=F"], "featureGates", {"A": True, "B": False}),
         (
             ["--reserved-memory=0:memory=1Gi,hugepages-1Gi=2Gi;1:memory=2Gi"],
@@ -241,6 +244,79 @@ def test_what_flags_say(words: list[str], key: str, value: object) -> None:
     layers, wrong = kubelet_config.flag_layers(kubelet_config.flags_of(words))
     assert [layer.data for layer in layers] == [{key: value}]
     assert not wrong
+
+
+# Flags that are given again, by the kinds of options.go and of component-base, cli/flag: maps merge, lists grow, all else is replaced.
+@pytest.mark.parametrize(
+    ("words", "key", "value"),
+    [
+        (["--system-reserved=cpu=1", "--system-reserved=memory=1Gi"], "systemReserved", {"cpu": "1", "memory": "1Gi"}),
+        (["--kube-reserved", "cpu=1,pid=9", "--kube_reserved=cpu=2"], "kubeReserved", {"cpu": "2", "pid": "9"}),
+        (["--kube-reserved=cpu=1", "--kube-reserved="], "kubeReserved", {"cpu": "1"}),
+        (["--eviction-hard=a<5%", "--eviction-hard=b<10%"], "evictionHard", {"a": "5%", "b": "10%"}),
+        (["--eviction-soft=a<5%", "--v=2", "--eviction-soft=a<6%,b<1"], "evictionSoft", {"a": "6%", "b": "1"}),
+        (["--eviction-soft-grace-period=a=1m", "--eviction-soft-grace-period=b=2m"], "evictionSoftGracePeriod", {"a": "1m", "b": "2m"}),
+        (["--eviction-minimum-reclaim=a=1", "--eviction-minimum-reclaim=b=2"], "evictionMinimumReclaim", {"a": "1", "b": "2"}),
+        (["--feature-gates=A=true,B=true", "--feature-gates=B=false"], "featureGates", {"A": True, "B": False}),
+        (["--qos-reserved=memory=1%", "--qos-reserved=memory=2%"], "qosReserved", {"memory": "2%"}),
+        (["--topology-manager-policy-options=a=1", "--topology-manager-policy-options=b=2,c=3"], "topologyManagerPolicyOptions",
+         {"a": "1", "b": "2", "c": "3"}),
+        (["--cpu-manager-policy-options=a=true", "--cpu-manager-policy-options=b=true"], "cpuManagerPolicyOptions", {"a": "true", "b": "true"}),
+        (["--enforce-node-allocatable=pods", "--enforce-node-allocatable=kube-reserved,system-reserved"], "enforceNodeAllocatable",
+         ["pods", "kube-reserved", "system-reserved"]),
+        (["--allowed-unsafe-sysctls=a.*", "--allowed-unsafe-sysctls=", "--allowed-unsafe-sysctls=b"], "allowedUnsafeSysctls", ["a.*", "b"]),
+        (
+            ["--reserved-memory", "0:memory=1Gi", "--reserved-memory", "1:memory=2Gi;0:hugepages-2Mi=4Mi", "--reserved-memory="],
+            "reservedMemory",
+            [{"numaNode": 0, "limits": {"memory": "1Gi"}}, {"numaNode": 1, "limits": {"memory": "2Gi"}}, {"numaNode": 0, "limits": {"hugepages-2Mi": "4Mi"}}],
+        ),
+        (["--max-pods=10", "--max-pods=20"], "maxPods", 20),
+        (["--reserved-cpus=0", "--reserved-cpus=1-2"], "reservedSystemCPUs", "1-2"),
+        (["--fail-swap-on", "--fail-swap-on=false"], "failSwapOn", False),
+    ],
+)  # fmt: skip
+def test_a_flag_that_is_given_again(words: list[str], key: str, value: object) -> None:
+    layers, wrong = kubelet_config.flag_layers(kubelet_config.flags_of(words))
+    assert ([layer.data for layer in layers], wrong) == ([{key: value}], [])
+
+
+def test_flags_of_one_map_replace_that_of_the_files_as_a_whole() -> None:
+    found = effective({"kubeReserved": {"pid": "5"}, "featureGates": {"A": True}},
+                      flags=["--kube-reserved=cpu=1", "--kube-reserved=memory=1Gi", "--feature-gates=B=true"])  # fmt: skip
+    assert {name for name in found if name.startswith(("kube", "feature"))} == {
+        "kubeReserved.cpu", "kubeReserved.memory", "featureGates.A", "featureGates.B"
+    }  # fmt: skip
+
+
+def test_a_flag_that_says_nothing_leaves_what_files_say() -> None:
+    rows = [{"numaNode": 0, "limits": {"memory": "1Gi"}}]
+    assert effective({"reservedMemory": rows}, flags=["--reserved-memory="])["reservedMemory"] == Setting(rows, "file0")
+
+
+@pytest.mark.parametrize(
+    ("words", "way_out"),
+    [
+        *(
+            ([f"--reserved-memory={text}"], "the flag once for each NUMA node")
+            for text in (
+                "0:memory=4Gi,1:memory=1Gi", "0", "0:", "0:memory", "a:memory=1Gi", " 0:memory=1Gi", "0:memory=1Gi;", "0:memory=1Gi;;1:memory=1Gi",
+                "0:memory=1=2", "0:memory=much", "0:cpu=1", "0: memory=1Gi", "0:memory=1Gi, hugepages-2Mi=4Mi", "0:hugepages=1Gi",
+            )
+        ),
+        (["--reserved-memory=", "--reserved-memory=0:memory=1Gi"], "the flag once for each NUMA node"),
+        (["--reserved-memory=0:memory=1Gi", "--reserved-memory=1"], "the flag once for each NUMA node"),
+        (["--cpu-manager-policy-options=a=true,b=true"], "the flag once for each option"),
+        (["--cpu-manager-policy-options="], "the flag once for each option"),
+        (["--max-pods=many", "--max-pods=20"], "a whole number"),
+        (["--feature-gates=A=true", "--feature-gates=B"], "NAME=true"),
+        (["--eviction-hard=memory.available=5%"], "SIGNAL<VALUE"),
+        (['--enforce-node-allocatable="pods'], "words with commas"),
+    ],
+)  # fmt: skip
+def test_a_flag_with_which_the_kubelet_does_not_start_is_named_with_the_way_out(words: list[str], way_out: str) -> None:
+    layers, (said,) = kubelet_config.flag_layers(kubelet_config.flags_of(words))
+    assert not layers
+    assert said.startswith(f"{' '.join(words)}: the kubelet does not start with it: write {way_out}")
 
 
 def test_a_flag_that_cannot_be_read_is_named() -> None:
@@ -287,4 +363,4 @@ def test_each_value_has_the_origin_of_the_last_file_that_sets_it(files: list[dic
 
 def test_what_is_said_of_a_flag_stays_on_its_line() -> None:
     dummy, (said,) = kubelet_config.flag_layers({"max-pods": "7\r\nkubelet: in order\x1b[2J"})
-    assert said.startswith("--max-pods=7\\r\\nkubelet: in order\\x1b[2J: is no")
+    assert said.startswith("--max-pods=7\\r\\nkubelet: in order\\x1b[2J: the kubelet does not start")
