@@ -17,6 +17,7 @@ import shlex
 import typing as t
 
 from ..model.kubelet.kubelet_config import DEFAULTS, FLAGS
+from ..model.systemd import environment_file
 from ..model.systemd.unit_file import HEADER
 from . import state
 from .systemd import logical_lines
@@ -154,7 +155,7 @@ def value_of(name: str, value: str) -> str:
         return value
     if not name.startswith("KUBELET_"):
         return MARK if value else ""
-    return " ".join(words(value.split(), programs=False)).replace('"', "")
+    return " ".join(words(environment_file.words(value), programs=False)).replace('"', "")
 
 
 def unit_file(text: str) -> str:
@@ -207,12 +208,8 @@ def assignments(keys: t.Pattern[str]) -> Filter:
 
 
 def variables_file(text: str) -> str:
-    rows = (line.strip().partition("=") for line in text.splitlines())
-    return "".join(
-        f'{name}="{value_of(name, " ".join(shlex.split(value)))}"\n'
-        for name, equals, value in rows
-        if equals and VARIABLE_NAME.fullmatch(name)
-    )
+    rows = environment_file.parse(text).items()
+    return "".join(f'{name}="{value_of(name, value)}"\n' for name, value in rows)
 
 
 def command_line(text: str) -> str:
@@ -315,7 +312,7 @@ RULES: tuple[tuple[t.Pattern[str], Filter], ...] = tuple(
         (r"/etc/tuned/active_profile", whole),
         (r"/(etc|usr/lib)/tuned/.*", assignments(TUNED)),
         (r"/etc/(passwd|group)", accounts),
-        (r"/etc/(default|sysconfig)/(irqbalance|kubelet)|.*/kubeadm-flags\.env", variables_file),
+        (r"/etc/(default|sysconfig)/(irqbalance|kubelet)|.*/(kubeadm-flags|kubelet)\.env", variables_file),
         (r"/etc/(cron.*|anacrontab)|/var/spool/cron/.*", cron),
         (r"/(run|var)/.*/containers\.json|/(run|var)/.*/volatile-containers\.json", containers),
         (r"/(run|var)/.*/(pidfile|conmon\.pid)", lambda text: f"{int(text)}\n"),

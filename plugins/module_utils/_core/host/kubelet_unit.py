@@ -7,10 +7,12 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 import shlex
 import typing as t
 
+from ..model.systemd import environment_file
 from . import cgroup, systemd
 from .files import Host
 from .systemd import UnitFiles
@@ -31,14 +33,14 @@ def command(host: Host) -> tuple[str, ...]:
         lines = [*lines, setting.value] if setting.value else []
     if not lines:
         return ()
-    variables = environment(host, files)
+    environ = environment(host, files)
     words: list[str] = []
     for word in split(lines[-1].lstrip("@-:+!")):
         whole = _WORD.fullmatch(word)
         if whole:
-            words += variables.get(whole.group(1), "").split()
+            words += environment_file.words(environ.get(whole.group(1), ""))
         else:
-            words.append(_INNER.sub(lambda match: variables.get(match.group(1), ""), word))
+            words.append(_INNER.sub(lambda match: environ.get(match.group(1), ""), word))
     return tuple(words)
 
 
@@ -49,13 +51,19 @@ def is_installed(host: Host) -> bool:
 
 def cannot_start(host: Host) -> str:
     """Why systemd would not start the unit once it is stopped, as a kubelet runs on whose unit was masked or removed; "" where it would."""
-    fragment = UnitFiles(host, [UNIT]).fragment(UNIT)
+    files = UnitFiles(host, [UNIT])
+    fragment = files.fragment(UNIT)
     if fragment is None:
         return "has no unit file any more: install it again"
     if not (host.read(fragment) or "").strip():
         return f"is masked ({fragment}): systemctl unmask {UNIT}"
     if fragment.startswith(TRANSIENT):
         return f"is transient, and its file is removed when it stops ({fragment}): make it a unit of its own"
+    lost = [
+        one for one in environment_patterns(files) if one[:1] != "-" and not any(map(host.exists, matching(host, one)))
+    ]
+    if lost:
+        return f"needs {lost[0]} (EnvironmentFile=), which is not there: make it, or write a - before it in the unit"
     return "" if command(host) else f"has no ExecStart= ({fragment}): correct it"
 
 
@@ -76,19 +84,42 @@ def environment(host: Host, files: UnitFiles) -> dict[str, str]:
     found: dict[str, str] = {}
     for setting in files.settings(UNIT, "Environment"):
         found = {} if not setting.value else {**found, **assigned(split(setting.value))}
-    for path in environment_files(files):
-        lines = (line.strip() for line in (host.read(path) or "").splitlines())
-        found.update(assigned(f"{name}={' '.join(split(value))}" for name, equals, value in
-                              (line.partition("=") for line in lines if line[:1] not in ("", "#", ";")) if equals))  # fmt: skip
+    for path in environment_files(host, files):
+        found.update(variables(host, path))
     return found
 
 
-def environment_files(files: UnitFiles) -> list[str]:
+def variables(host: Host, path: str) -> dict[str, str]:
+    """The variables of a file that EnvironmentFile= names."""
+    text = host.read(path) or ""
+    found, earlier = environment_file.parse(text), environment_file.parse(text, long_comments=True)
+    return found if found == earlier or (systemd.release(host) or 0) >= environment_file.COMMENTS_END else earlier
+
+
+def environment_files(host: Host, files: UnitFiles) -> list[str]:
     """The files that EnvironmentFile= names, in their order."""
+    return [path for pattern in environment_patterns(files) for path in matching(host, pattern.lstrip("-"))]
+
+
+def environment_patterns(files: UnitFiles) -> list[str]:
+    """What EnvironmentFile= names: paths, or patterns (glob(7)); one that begins with - may be missing."""
     found: list[str] = []
     for setting in files.settings(UNIT, "EnvironmentFile"):
-        found = [*found, setting.value.lstrip("-")] if setting.value else []
+        found = [*found, setting.value] if setting.value else []
     return found
+
+
+def matching(host: Host, pattern: str) -> list[str]:
+    """The paths that a pattern stands for: itself, or what it matches, sorted; a dot at the beginning of a name it has to say."""
+    if not re.search(r"[*?[]", pattern):
+        return [pattern]
+    folder, dummy, name = pattern.rpartition("/")
+    return [
+        f"{one}/{found}"
+        for one in matching(host, folder)
+        for found in ([name] if not re.search(r"[*?[]", name) else host.names(one))
+        if fnmatch.fnmatchcase(found, name) and (name[:1] == "." or found[:1] != ".")
+    ]
 
 
 def assigned(words: t.Iterable[str]) -> dict[str, str]:
@@ -109,8 +140,9 @@ def file_of_flag(host: Host, flag: str) -> str:
     files = UnitFiles(host, [UNIT])
     named_flag = re.compile(rf"{re.escape(flag)}(?![a-z0-9-])")
     own = [(path, files.text(path)) for path in files.files(UNIT)]
-    named = [(path, host.read(path)) for path in environment_files(files)]
-    having = [path for path, text in (*own, *named) if text and named_flag.search(code(text))]
+    having = [path for path, text in own if text and named_flag.search(code(text))]
+    having += [path for path in environment_files(host, files)
+               if any(map(named_flag.search, variables(host, path).values()))]  # fmt: skip
     return having[-1] if having else UNIT
 
 

@@ -80,6 +80,77 @@ def test_the_file_that_sets_a_flag_is_found(flag: str, file: str, host: Host) ->
     assert kubelet_unit.file_of_flag(host, flag) == file
 
 
+def unit_with(host: Host, *lines: str) -> None:
+    put(host, UNIT, "\n".join(["[Service]", "ExecStart=/usr/bin/kubelet $KUBELET_ARGS $KUBELET_MORE", *lines, ""]))
+
+
+# As Kubespray's template has it (kubelet.env.v1beta1.j2).
+KUBESPRAY = """\
+### Upstream source https://github.com/kubernetes/release/blob/master/debian/xenial/kubeadm/channel/stable/etc/systemd/system/kubelet.service.d/
+KUBELET_HOSTNAME="--hostname-override=node1"
+
+KUBELET_ARGS="--config=/etc/kubernetes/kubelet-config.yaml \\
+--kubeconfig=/etc/kubernetes/kubelet.conf \\
+--runtime-cgroups=/system.slice/containerd.service \\
+ "
+KUBELET_MORE=--max-pods=5"""
+
+
+def test_the_environment_that_kubespray_writes(host: Host) -> None:
+    unit_with(host, "EnvironmentFile=-/etc/kubernetes/kubelet.env")
+    put(host, "etc/kubernetes/kubelet.env", KUBESPRAY)
+    assert kubelet_unit.command(host)[1:] == (
+        "--config=/etc/kubernetes/kubelet-config.yaml",
+        "--kubeconfig=/etc/kubernetes/kubelet.conf",
+        "--runtime-cgroups=/system.slice/containerd.service",
+        "--max-pods=5",
+    )
+    assert kubelet_unit.file_of_flag(host, "--runtime-cgroups") == "/etc/kubernetes/kubelet.env"
+    assert kubelet_unit.file_of_flag(host, "--hostname") == "kubelet.service"
+
+
+@pytest.mark.parametrize(
+    ("lines", "arguments"),
+    [
+        (["EnvironmentFile=/a.env", "EnvironmentFile=/b.env"], ["--b"]),
+        (["EnvironmentFile=/b.env", "EnvironmentFile=/a.env"], ["--a"]),
+        (["EnvironmentFile=/a.env", "Environment=KUBELET_ARGS=--own KUBELET_MORE=--more"], ["--a", "--more"]),
+        (["EnvironmentFile=/a.env", "EnvironmentFile="], []),
+        (["EnvironmentFile=-/lost.env", "EnvironmentFile=/a.env"], ["--a"]),
+        (["EnvironmentFile=-/etc/k*/[0-9]*.env"], ["--20"]),
+        (["EnvironmentFile=/etc/kube/?0.env"], ["--20"]),
+        (["EnvironmentFile=/etc/*/10.env"], ["--10"]),
+        (["EnvironmentFile=/etc/kube/*"], ["--20"]),
+        (["EnvironmentFile=/etc/kube/.*"], ["--hidden"]),
+    ],
+)
+def test_files_of_the_environment_in_their_order(lines: list[str], arguments: list[str], host: Host) -> None:
+    for name in ("a", "b", "etc/kube/10", "etc/kube/20", "etc/kube/.hidden"):
+        put(host, f"{name}.env", f"KUBELET_ARGS=--{name.rpartition('/')[2].lstrip('.')}")
+    unit_with(host, *lines)
+    assert kubelet_unit.command(host)[1:] == tuple(arguments)
+
+
+@pytest.mark.parametrize(("release", "arguments"), [("247", []), ("253.1-2", []), ("254", ["--a"]), ("257", ["--a"])])
+def test_a_comment_that_goes_on_is_read_as_the_installed_systemd_does(
+    release: str, arguments: list[str], host: Host
+) -> None:
+    put(host, f"usr/lib/x86_64-linux-gnu/systemd/libsystemd-shared-{release}.so", "")
+    put(host, "a.env", "# --old \\\nKUBELET_ARGS=--a\n")
+    unit_with(host, "EnvironmentFile=/a.env")
+    assert kubelet_unit.command(host)[1:] == tuple(arguments)
+
+
+@pytest.mark.parametrize(
+    ("line", "lost"), [("/a.env", "/a.env"), ("-/a.env", ""), ("/etc/kube/*.env", "/etc/kube/*.env"), ("/b.env", "")]
+)
+def test_a_unit_whose_environment_is_not_there_does_not_start(line: str, lost: str, host: Host) -> None:
+    put(host, "b.env", "")
+    unit_with(host, f"EnvironmentFile={line}")
+    said = kubelet_unit.cannot_start(host)
+    assert said.startswith(f"needs {lost} (EnvironmentFile=), which is not there: ") if lost else said == ""
+
+
 def test_without_a_unit_there_is_no_command(host: Host) -> None:
     assert kubelet_unit.command(host) == ()
 
