@@ -16,6 +16,7 @@ import re
 import shlex
 import typing as t
 
+from ..model.devices.device import FIT_PATH
 from ..model.kubelet.kubelet_config import DEFAULTS, FLAGS
 from ..model.systemd import environment_file
 from ..model.systemd.unit_file import HEADER
@@ -248,10 +249,20 @@ def containers(text: str) -> str:
 
 
 def cdi_spec(text: str) -> str:
-    """A CDI spec in JSON: the names of its devices, without what they set in containers."""
+    """A CDI spec in JSON: its devices with their files, without what else they set in containers."""
     data = json.loads(text)
-    names = [{"name": one["name"], "containerEdits": {}} for one in data["devices"]]
-    return json.dumps({"cdiVersion": data["cdiVersion"], "kind": data["kind"], "devices": names})
+    rows = [
+        {"name": one["name"], "containerEdits": device_nodes(one) or {"env": [f"SNAPSHOT={MARK}"]}}
+        for one in data["devices"]
+    ]
+    kept = {"cdiVersion": data["cdiVersion"], "kind": data["kind"], "devices": rows}
+    return json.dumps({**kept, "containerEdits": device_nodes(data)})
+
+
+def device_nodes(row: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    nodes = (row.get("containerEdits") or {}).get("deviceNodes") or []
+    ways = [{key: one[key] for key in ("path", "hostPath") if one.get(key)} for one in nodes]
+    return {"deviceNodes": [one for one in ways if one and all(map(FIT_PATH.fullmatch, one.values()))]} if ways else {}
 
 
 def kubelet_config(text: str) -> str:

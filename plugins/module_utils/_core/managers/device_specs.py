@@ -13,7 +13,7 @@ from __future__ import annotations
 import typing as t
 
 from ..host.files import Host
-from ..model.devices import device_delivery
+from ..model.devices import cdi_fields, device_delivery
 from ..model.devices.device_delivery import CDI_FILES, CDI_FOLDER, flat
 from ..model.plan import make_step
 from ..model.plan.context import Context
@@ -71,7 +71,24 @@ def with_hooks(rows: dict[str, dict[str, t.Any]], hooks: t.Mapping[str, t.Any]) 
         version = next((version for version, own in rows.items() if name in own), device_delivery.VERSION)
         own = rows.setdefault(version, {})
         own[name] = {**own.get(name, {}), "hooks": [*own.get(name, {}).get("hooks", ()), hook]}
-    return rows
+    return fitting(rows)
+
+
+def fitting(rows: t.Mapping[str, t.Mapping[str, t.Any]]) -> dict[str, dict[str, t.Any]]:
+    """The rows, each by the version that its name and its edits need. One that is no device of CDI, or has no edits, is left out:
+
+    engines would ignore the whole spec.
+    """
+    found: dict[str, dict[str, t.Any]] = {}
+    for version, own in rows.items():
+        for name, edits in own.items():
+            try:
+                needs = cdi_fields.of_device(name, edits)
+            except cdi_fields.Unfit:
+                continue
+            if edits:
+                found.setdefault(max(version, needs, key=device_delivery.version_key), {})[name] = edits
+    return found
 
 
 def without_own_hooks(edits: t.Any) -> dict[str, t.Any]:

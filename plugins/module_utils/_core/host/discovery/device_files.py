@@ -192,8 +192,10 @@ def _cdi(host: Host, problems: list[str]) -> list[CdiDevice]:
                     problems.append(
                         f"{shown(path)}: {one.kind}={one.name} is in {shown(here[key].spec)} as well: remove one of the files"
                     )
-                files = tuple(device_file(host, inner) for inner in one.paths)
-                here.setdefault(key, CdiDevice(one.kind, one.name, path, files, one.edits))
+                files, shared = (
+                    tuple(device_file(host, inner) for inner in paths) for paths in (one.paths, one.shared)
+                )
+                here.setdefault(key, CdiDevice(one.kind, one.name, path, files, one.edits, shared))
         found.update(here)
         for key in twice:
             del found[key]

@@ -17,17 +17,16 @@ import typing as t
 from ..values.data_bounds import OutOfBounds, check_bounds
 from ..values.errors import refusal
 from ..values.records import NamedTuple
+from . import cdi_fields
+from .cdi_fields import VERSIONS, Field, Unfit, order
 
 KIND = re.compile(r"[A-Za-z](?:[A-Za-z0-9_.-]{0,252}[A-Za-z0-9])?/[A-Za-z](?:[A-Za-z0-9_.-]{0,252}[A-Za-z0-9])?")
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:-]{0,252}[A-Za-z0-9])?")
-VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){2}", re.ASCII)
-# The lists of containerEdits, which have mappings, but for env.
-LISTS = ("env", "deviceNodes", "mounts", "hooks", "netDevices")
-ENV = re.compile(r"[^=]+=", re.ASCII)
+VERSION = re.compile(r"v?([0-9]{1,4}(?:\.[0-9]{1,4}){2})", re.ASCII)
 
 
 class SpecDevice(NamedTuple):
-    """A device of a spec, with the paths of its device nodes on the node.
+    """A device of a spec, with the paths of its device nodes on the node, and of those that the spec has for all (``shared``).
 
     ``edits`` are the spec's version and what a container gets with the device, as JSON: by the device, and by the spec as a whole.
     """
@@ -36,32 +35,61 @@ class SpecDevice(NamedTuple):
     name: str
     paths: tuple[str, ...]
     edits: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
 
 
 def parse(data: object, path: str) -> list[SpecDevice]:
     """The devices of a spec's data. Raises CorralError that names the file and the field."""
-    spec = _of(dict, data, path, "the spec")
-    _check_json(spec, path)
-    version = _of(str, spec.get("cdiVersion"), path, "cdiVersion")
-    if not VERSION.fullmatch(version):
-        raise refusal("cdiVersion is not a version: generate the spec again", path=path, value=version)
-    whole = _edits(spec, path, "containerEdits")
-    kind = _of(str, spec.get("kind"), path, "kind")
+    if isinstance(data, dict):
+        _check_json(data, path)
+    try:
+        return _devices(data, path)
+    except Unfit as error:
+        rest = "generate it again, or remove the file" if error.is_form else "generate the spec again"
+        said = f"is not a CDI spec, {error}" if error.is_form else f"{error}, and engines ignore the whole spec"
+        raise refusal(f"{said}: {rest}", path=path, value=error.value) from None
+
+
+def _devices(data: t.Any, path: str) -> list[SpecDevice]:
+    """The devices. Raises Unfit for what engines ignore as a whole, and CorralError for what Corral does not take."""
+    version = _version(data)
+    # A spec of a later version than these may have fields that are not known here.
+    needs = cdi_fields.check(Field(cdi_fields.SPEC), data, "", strict=order(version) <= order(VERSIONS[-1]))
+    kind, whole = data["kind"], data.get("containerEdits") or {}
     if not KIND.fullmatch(kind):
         raise refusal("kind is not VENDOR/CLASS: generate the spec again", path=path, value=kind)
+    if "." in kind.partition("/")[2]:
+        needs = max(needs, cdi_fields.DOT_IN_CLASS, key=order)
+    shared = _paths(whole, path, "containerEdits")
     found: dict[str, SpecDevice] = {}
-    for index, row in enumerate(_of(list, spec.get("devices"), path, "devices")):
-        at = f"devices[{index}]"
-        name = _of(str, _of(dict, row, path, at).get("name"), path, f"{at}.name")
+    for index, row in enumerate(data["devices"]):
+        at, name, own = f"devices[{index}]", row["name"], row.get("containerEdits") or {}
         if not NAME.fullmatch(name):
             raise refusal(f"{at}.name is not the name of a CDI device: generate the spec again", path=path, value=name)
         if name in found:
             raise refusal(f"{at}.name is declared twice: leave one out", path=path, value=name)
-        own = _edits(row, path, f"{at}.containerEdits")
-        paths = _paths(row, path, at)
+        if not any(one is not None and (one or key in cdi_fields.COUNT_WHEN_EMPTY) for key, one in own.items()):
+            raise Unfit(f"{at}.containerEdits", "is empty", name)
+        needs = max(needs, cdi_fields.of_name(name), key=order)
+        paths = _paths(own, path, f"{at}.containerEdits")
         texts = (json.dumps(edits, sort_keys=True, default=str) for edits in (own, whole) if edits)
-        found[name] = SpecDevice(kind, name, paths, (version, *texts))
+        found[name] = SpecDevice(kind, name, paths, (version, *texts), shared)
+    if not found:
+        raise Unfit("devices", "has none")
+    if order(needs) > order(version):
+        raise Unfit("cdiVersion", f"is too low for the fields that it has, which came with {needs}", version)
     return list(found.values())
+
+
+def _version(data: t.Any) -> str:
+    """The version that a spec names; one that is none is left to the check of its fields. Raises Unfit."""
+    said = data.get("cdiVersion") if isinstance(data, dict) else None
+    if not isinstance(said, str) or not said:
+        return VERSIONS[-1]
+    match = VERSION.fullmatch(said)
+    if match is None or (match.group(1) not in VERSIONS and order(match.group(1)) < order(VERSIONS[-1])):
+        raise Unfit("cdiVersion", "is not a version", said)
+    return match.group(1)
 
 
 def _check_json(spec: dict[str, t.Any], path: str) -> None:
@@ -79,26 +107,12 @@ def _check_json(spec: dict[str, t.Any], path: str) -> None:
         raise refusal(f"{error}; or generate the spec again", path=path) from None
 
 
-def _edits(row: dict[str, t.Any], path: str, at: str) -> dict[str, t.Any]:
-    """What a container gets. It is passed on in Corral's own spec, which an engine ignores as a whole where a part is no edit."""
-    edits = _of(dict, row.get("containerEdits") or {}, path, at)
-    for key in LISTS:
-        for number, one in enumerate(_of(list, edits.get(key) or [], path, f"{at}.{key}")):
-            where = f"{at}.{key}[{number}]"
-            if key == "env" and not ENV.match(_of(str, one, path, where)):
-                raise refusal(f"{where} is not NAME=VALUE: generate the spec again", path=path, value=one)
-            if key != "env":
-                _of(dict, one, path, where)
-    return edits
-
-
-def _paths(row: dict[str, t.Any], path: str, at: str) -> tuple[str, ...]:
+def _paths(edits: t.Mapping[str, t.Any], path: str, at: str) -> tuple[str, ...]:
     paths = []
-    for number, node in enumerate((row.get("containerEdits") or {}).get("deviceNodes") or []):
-        where = f"{at}.containerEdits.deviceNodes[{number}]"
-        inside = _of(str, node.get("path"), path, f"{where}.path")
-        host_path = _of(str, node.get("hostPath") or inside, path, f"{where}.hostPath")
+    for number, node in enumerate(edits.get("deviceNodes") or []):
+        host_path = node.get("hostPath") or node["path"]
         if not host_path.startswith("/") or not host_path.isprintable():
+            where = f"{at}.deviceNodes[{number}]"
             raise refusal(
                 f"{where} has no absolute path of printable characters: generate the spec again",
                 path=path,
@@ -106,15 +120,3 @@ def _paths(row: dict[str, t.Any], path: str, at: str) -> tuple[str, ...]:
             )
         paths.append(host_path)
     return tuple(paths)
-
-
-Wanted = t.TypeVar("Wanted")
-
-_KINDS: dict[type, str] = {dict: "a mapping", list: "a list", str: "text"}
-
-
-def _of(kind: type[Wanted], value: object, path: str, field: str) -> Wanted:
-    if not isinstance(value, kind):
-        message = f"is not a CDI spec, {field} is not {_KINDS[kind]}: generate it again, or remove the file"
-        raise refusal(message, path=path)
-    return value

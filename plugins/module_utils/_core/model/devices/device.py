@@ -95,13 +95,17 @@ class DeviceFile(NamedTuple):
 
 
 class CdiDevice(NamedTuple):
-    """A device of a CDI spec with the files that it needs on the node, and its ``edits`` (cdi_spec.py)."""
+    """A device of a CDI spec with the files that it needs on the node, and its ``edits`` (cdi_spec.py).
+
+    ``shared`` are the files that the spec has for all of its devices: each holder needs them, and they tell no device from another.
+    """
 
     kind: str
     name: str
     spec: str
     files: tuple[DeviceFile, ...]
     edits: tuple[str, ...] = ()
+    shared: tuple[DeviceFile, ...] = ()
 
 
 class Seen(NamedTuple):

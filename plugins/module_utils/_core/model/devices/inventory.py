@@ -306,14 +306,20 @@ def _of_cdi(wanted: str, seen: Seen) -> list[Device]:
     found = []
     for one in chosen:
         alone = one.name == CDI_ALL
-        own = [file for file in one.files if alone or sum(file.real in files for files in sets) == 1]
+        shared = {file.real for file in one.shared}
+        own = [
+            file
+            for file in one.files
+            if file.real not in shared and (alone or sum(file.real in files for files in sets) == 1)
+        ]
         found.append(_of_cdi_device(one, own, seen))
     return found
 
 
 def _of_cdi_device(one: CdiDevice, own: list[DeviceFile], seen: Seen) -> Device:
-    gone = [file.path for file in one.files if not file.is_device]
-    odd = [file.path for file in one.files if not FIT_PATH.fullmatch(file.real) or "/../" in file.real]
+    needed = (*one.files, *one.shared)
+    gone = [file.path for file in needed if not file.is_device]
+    odd = [file.path for file in needed if not FIT_PATH.fullmatch(file.real) or "/../" in file.real]
     unhealthy = f"{', '.join(gone)} in {one.spec}: no such device" if gone else ""
     if odd and not gone:
         unhealthy = f"{', '.join(odd)} in {one.spec}: a unit file cannot contain its path"
@@ -326,7 +332,7 @@ def _of_cdi_device(one: CdiDevice, own: list[DeviceFile], seen: Seen) -> Device:
         functions=tuple(dict.fromkeys(function.address for function in functions)),
         driver=functions[0].driver if functions else None,
         interfaces=(),
-        files=tuple(file.real for file in one.files),
+        files=tuple(dict.fromkeys(file.real for file in needed)),
         keys=_keys(own) | {name},
         within=around([file.location for file in own]),
         cdi=one.edits,

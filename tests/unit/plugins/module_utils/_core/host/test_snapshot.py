@@ -164,8 +164,24 @@ FILES: dict[str, tuple[str, str]] = {
         f"{MARK} {MARK} {MARK} {MARK} {MARK} {MARK} podman --url={MARK} system prune --all\n",
     ),
     "/etc/cdi/x.json": (
-        json.dumps({"cdiVersion": "0.6.0", "kind": "a/b", "containerEdits": {"env": [SECRET]}, "devices": [{"name": "d", "x": SECRET}]}),
-        json.dumps({"cdiVersion": "0.6.0", "kind": "a/b", "devices": [{"name": "d", "containerEdits": {}}]}),
+        json.dumps({
+            "cdiVersion": "0.6.0",
+            "kind": "a/b",
+            "containerEdits": {"env": [SECRET], "deviceNodes": [{"path": "/dev/ctl", "hostPath": SECRET}, {"path": "/dev/ctl"}]},
+            "devices": [
+                {"name": "d", "x": SECRET},
+                {"name": "e", "containerEdits": {"deviceNodes": [{"path": "/dev/a", "hostPath": "/dev/b", "uid": SECRET}]}},
+            ],
+        }),
+        json.dumps({
+            "cdiVersion": "0.6.0",
+            "kind": "a/b",
+            "devices": [
+                {"name": "d", "containerEdits": {"env": [f"SNAPSHOT={MARK}"]}},
+                {"name": "e", "containerEdits": {"deviceNodes": [{"path": "/dev/a", "hostPath": "/dev/b"}]}},
+            ],
+            "containerEdits": {"deviceNodes": [{"path": "/dev/ctl"}]},
+        }),
     ),
     "/etc/cdi/x.yaml": (f"kind: a/b\nenv: {SECRET}\n", f"{MARK}\n"),
     "/etc/tuned/own/tuned.conf": (

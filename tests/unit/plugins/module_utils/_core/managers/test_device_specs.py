@@ -208,6 +208,30 @@ def test_each_spec_changes_by_itself(
     assert all(len(one.steps) == 1 and one.steps[0].mode == 0o644 for one in changes)
 
 
+NEEDS = {
+    "0.3.0": {"env": ["A=1"]},
+    "0.5.0": {"deviceNodes": [{"path": "/dev/a", "hostPath": "/dev/b"}]},
+    "1.1.0": {"netDevices": [{"hostInterfaceName": "eth0", "name": "net0"}]},
+}
+
+
+def test_a_row_has_the_version_that_its_name_and_edits_need() -> None:
+    """An engine would ignore the whole spec, with all other containers."""
+    for needed, edits in NEEDS.items():
+        assert device_specs.fitting({"0.3.0": {"web": edits}}) == {needed: {"web": edits}}
+        assert device_specs.fitting({"0.6.0": {"web": edits}}) == {max(needed, "0.6.0"): {"web": edits}}
+    own = {"hooks": [OWN]}
+    assert device_specs.with_hooks({}, {"0web:app": OWN, "web:app": OWN}) == {
+        "0.3.0": {"web:app": own},
+        "0.5.0": {"0web:app": own},
+    }
+
+
+def test_a_row_that_no_engine_takes_is_left_out() -> None:
+    rows = {"a": {}, "b": {"env": ["A"]}, "c": {"hooks": [{"path": "/h"}]}, "d": {"later": [1], "env": ["A=1"]}}
+    assert device_specs.fitting({"0.3.0": rows}) == {"0.3.0": {"d": rows["d"]}}
+
+
 def test_specs_lose_their_hooks_with_the_program() -> None:
     changes = device_specs.without_program({
         SPEC: text_of(web__app={"env": ["A=1"], "hooks": [OWN, OTHER]}, web__log={"hooks": [OWN]}),

@@ -472,6 +472,23 @@ def test_a_device_of_another_spec_is_passed_on_with_all_that_it_says(fake: node.
     assert len(spec_edits(fake)["mounts"]) == 1
 
 
+def test_the_files_of_a_whole_spec_are_open_to_each_holder_and_taken_from_none(fake: node.Node) -> None:
+    plug_gpus(fake)
+    fake.put("/dev/gpuctl", "char/195:255\n")
+    fake.put(
+        "/etc/cdi/vendor.json", json.dumps({**GPU_SPEC, "containerEdits": {"deviceNodes": [{"path": "/dev/gpuctl"}]}})
+    )
+    other = {"name": "infer", "match": {"unit": DPDK}, "requests": {"vendor.com/gpu": 1}}
+    roll_out(fake, profile_with(devices=GPUS, workloads=[TRAIN, other]))
+    assert running(fake, SERIAL).devices == {"/dev/gpu0", "/dev/gpuctl"}
+    assert running(fake, DPDK).devices == {"/dev/gpu1", "/dev/gpuctl"}
+    in_sync(fake)
+    services.stop(fake, SERIAL)
+    runs.tick(fake.host())
+    assert fake.runs[DPDK].devices == {"/dev/gpu1", "/dev/gpuctl"}
+    assert running(fake, SERIAL).devices == {"/dev/gpu0", "/dev/gpuctl"}
+
+
 def test_the_spec_stays_as_it_is_while_a_device_of_another_spec_is_gone(fake: node.Node) -> None:
     """An engine ignores a whole spec of which one device needs a later version than it says."""
     plug_gpus(fake)

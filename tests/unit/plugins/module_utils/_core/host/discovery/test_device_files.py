@@ -121,7 +121,10 @@ def spec(*names: str, path: str = "/dev/gpu0") -> dict[str, t.Any]:
 def test_cdi_specs_in_json_and_yaml_and_the_later_folder_first(tree: Tree) -> None:
     tree.device("/dev/gpu0", "char/1:1")
     tree.write("/etc/cdi/a.json", json.dumps(spec("0", "1")))
-    tree.write("/var/run/cdi/b.yaml", "cdiVersion: 0.6.0\nkind: a.com/gpu\ndevices: [{name: '1'}]\n")
+    tree.write(
+        "/var/run/cdi/b.yaml",
+        "cdiVersion: 0.6.0\nkind: a.com/gpu\ndevices: [{name: '1', containerEdits: {env: [A=1]}}]\n",
+    )
     tree.write("/etc/cdi/README.txt", "no spec")
     found = tree.look(cdi="a.com/gpu")
     assert [(one.name, one.spec, len(one.files)) for one in found.cdi] == [

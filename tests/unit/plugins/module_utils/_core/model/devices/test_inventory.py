@@ -196,6 +196,49 @@ def test_cdi_devices_count_once_by_the_files_that_they_do_not_share() -> None:
     assert (ids(found), len(found.notes), found.problems) == (["nvidia.com/gpu=0", "nvidia.com/gpu=1"], 1, ())
 
 
+CONTROL = tuple(DeviceFile(path, path, is_device=True) for path in ("/dev/nvidiactl", "/dev/nvidia-uvm"))
+
+
+@pytest.mark.parametrize("names", [("0",), ("0", "1"), ("0", "1", "all")])
+def test_the_files_that_a_spec_has_for_all_are_a_holders_too_and_count_for_none(names: tuple[str, ...]) -> None:
+    rows = tuple(
+        gpu(name, *(["nvidia0", "nvidia1"] if name == "all" else [f"nvidia{name}"]))._replace(shared=CONTROL)
+        for name in names
+    )
+    found = look(seen(cdi=rows), Match(cdi="nvidia.com/gpu"), Match(cdi="nvidia.com/gpu=all"))
+    devices = found.devices["example.com/r0"]
+    assert [one.files for one in devices] == [
+        (f"/dev/nvidia{name}", "/dev/nvidiactl", "/dev/nvidia-uvm") for name in names if name != "all"
+    ]
+    assert not any("/dev/nvidiactl" in one.keys for group in found.devices.values() for one in group)
+    assert all(f"/dev/nvidia{one.id[-1]}" in one.keys for one in devices)
+
+
+def test_a_file_that_a_spec_has_for_all_and_for_a_device_counts_for_none() -> None:
+    rows = (gpu("0", "nvidia0", "nvidiactl")._replace(shared=CONTROL),)
+    (device,) = look(seen(cdi=rows), Match(cdi="nvidia.com/gpu")).devices["example.com/r0"]
+    assert (device.files, device.keys) == (
+        ("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm"),
+        {"/dev/nvidia0", "nvidia.com/gpu=0"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "is_device", "said"),
+    [
+        ("/dev/nvidia-uvm", False, "/dev/nvidia-uvm in /etc/cdi/nvidia.yaml: no such device"),
+        ("/dev/nvidia uvm", True, "/dev/nvidia uvm in /etc/cdi/nvidia.yaml: a unit file cannot contain its path"),
+    ],
+)
+def test_without_a_file_that_a_spec_has_for_all_its_devices_are_unhealthy(
+    path: str, is_device: bool, said: str
+) -> None:
+    lost = (CONTROL[0], DeviceFile(path, path, is_device))
+    rows = tuple(gpu(name, f"nvidia{name}")._replace(shared=lost) for name in "01")
+    found = look(seen(cdi=rows), Match(cdi="nvidia.com/gpu")).devices["example.com/r0"]
+    assert [one.unhealthy for one in found] == [said, said]
+
+
 def test_cdi_devices_by_name() -> None:
     found = look(seen(cdi=GPUS), Match(cdi="nvidia.com/gpu=1"), Match(cdi="nvidia.com/gpu=*"))
     assert (ids(found, 0), ids(found, 1)) == (["nvidia.com/gpu=1"], ["nvidia.com/gpu=0"])

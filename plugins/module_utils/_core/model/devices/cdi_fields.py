@@ -1,0 +1,124 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The fields of a CDI spec: of which kind each is, since which version, and what it must be. A spec that breaks one of these rules is
+ignored as a whole by container engines.
+
+Source: github.com/cncf-tags/container-device-interface, specs-go (config.go, version.go) and pkg/cdi (its Validate functions).
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..values.records import NamedTuple
+
+VERSIONS = ("0.1.0", "0.2.0", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
+DIGIT_FIRST, DOT_IN_CLASS = "0.5.0", "0.6.0"
+
+
+class Field(NamedTuple):
+    """A field. ``kind`` is a type of JSON, a table of fields, or a list of one of these; ``form`` what a text must be."""
+
+    kind: t.Any = str
+    since: str = ""
+    form: str = ""
+    needed: bool = False
+
+
+NEEDED = Field(form=".+", needed=True)
+ENV = [Field(form="[^=]+=.*")]
+TEXTS, NUMBER = [Field()], Field(int)
+ANNOTATIONS = Field({"": Field()}, since="0.6.0")  # any keys
+NODE = {
+    "path": NEEDED,
+    "hostPath": Field(since="0.5.0"),
+    "type": Field(form="[bcup]?"),
+    "permissions": Field(form="[rwm]*|none"),
+    **dict.fromkeys(("major", "minor", "fileMode", "uid", "gid"), NUMBER),
+}
+MOUNT = {"hostPath": NEEDED, "containerPath": NEEDED, "options": Field(TEXTS), "type": Field(since="0.4.0")}
+HOOK = {
+    "hookName": Field(form="prestart|createRuntime|createContainer|startContainer|poststart|poststop", needed=True),
+    "path": NEEDED,
+    "args": Field(TEXTS),
+    "env": Field(ENV),
+    "timeout": NUMBER,
+}
+RDT = {
+    "closID": Field(form=r"/|(?!\.\.?$)[^/\n]{0,4095}"),
+    **dict.fromkeys(("l3CacheSchema", "memBwSchema"), Field()),
+    **dict.fromkeys(("enableCMT", "enableMBM"), Field(bool)),
+    "schemata": Field(TEXTS, since="1.1.0"),
+    "enableMonitoring": Field(bool, since="1.1.0"),
+}
+EDITS = {
+    "env": Field(ENV),
+    "deviceNodes": Field([Field(NODE)]),
+    "netDevices": Field([Field({"hostInterfaceName": NEEDED, "name": NEEDED})], since="1.1.0"),
+    "hooks": Field([Field(HOOK)]),
+    "mounts": Field([Field(MOUNT)]),
+    "intelRdt": Field(RDT, since="0.7.0"),
+    "additionalGids": Field([NUMBER], since="0.7.0"),
+}
+DEVICE = {"name": NEEDED, "annotations": ANNOTATIONS, "containerEdits": Field(EDITS)}
+SPEC = {
+    "cdiVersion": NEEDED,
+    "kind": NEEDED,
+    "annotations": ANNOTATIONS,
+    "devices": Field([Field(DEVICE)], needed=True),
+    "containerEdits": Field(EDITS),
+}
+KINDS: dict[t.Any, str] = {dict: "a mapping", list: "a list", str: "text", int: "a whole number", bool: "true or false"}
+COUNT_WHEN_EMPTY = ("intelRdt", "schemata")
+
+
+class Unfit(Exception):
+    """What is wrong: the field, what to say of it, and its value where that helps. ``is_form``: it is no CDI spec at all."""
+
+    def __init__(self, at: str, message: str, value: t.Optional[str] = None, *, is_form: bool = False) -> None:
+        super().__init__(f"{at} {message}")
+        self.value, self.is_form = value, is_form
+
+
+def check(field: Field, value: t.Any, at: str, *, strict: bool = True) -> str:
+    """The version that a value needs. Raises Unfit. Without ``strict`` it may have fields that are not known here."""
+    kind = type(field.kind) if isinstance(field.kind, (dict, list)) else field.kind
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise Unfit(at or "the spec", f"is not {KINDS[kind]}", is_form=True)
+    if kind is str and field.form and not re.fullmatch(field.form, value, re.DOTALL):
+        raise Unfit(at, "is not NAME=VALUE" if field is ENV[0] else "is none that CDI has", value)
+    needs = [VERSIONS[0]]
+    if kind is list:
+        needs += [check(field.kind[0], one, f"{at}[{number}]", strict=strict) for number, one in enumerate(value)]
+    for name, inner in field.kind.items() if kind is dict else ():
+        if inner.needed and value.get(name) in (None, ""):
+            wanted = KINDS[list if isinstance(inner.kind, list) else str]
+            raise Unfit(f"{at}.{name}".lstrip("."), f"is not {wanted}", is_form=True)
+    for name, one in value.items() if kind is dict else ():
+        inner, where = field.kind.get(name, field.kind.get("")), f"{at}.{name}".lstrip(".")
+        if inner is None and strict:
+            raise Unfit(where, f"is no field that CDI has up to {VERSIONS[-1]}")
+        if inner is not None and one is not None:
+            needs.append(check(inner, one, where, strict=strict))
+            if one or (one in ({}, []) and name in COUNT_WHEN_EMPTY):
+                needs.append(inner.since or VERSIONS[0])
+    return max(needs, key=order)
+
+
+def order(version: str) -> tuple[int, ...]:
+    """A version for comparison."""
+    return tuple(map(int, version.split(".")))
+
+
+def of_name(name: str) -> str:
+    """The version that the name of a device needs."""
+    return DIGIT_FIRST if name[:1].isdigit() else VERSIONS[0]
+
+
+def of_device(name: str, edits: t.Mapping[str, t.Any]) -> str:
+    """The version that a device with this name and these edits needs; it may have fields that are not known here. Raises Unfit."""
+    return max(check(Field(EDITS), edits, "containerEdits", strict=False), of_name(name), key=order)
