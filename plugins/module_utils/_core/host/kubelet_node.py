@@ -234,10 +234,15 @@ def imported_yaml() -> t.Any:
     return yaml
 
 
+def logged(host: Host) -> list[Container]:
+    """The containers that have a log: those that run, and those that have ended and are still kept."""
+    return [one for one in (named_by_log(name) for name in host.names(LOGS)) if one is not None]
+
+
 def containers(host: Host) -> list[Container]:
     """The containers of pods that have a control group now, with their CPUs, and their names where logs tell them."""
     base = cgroup.ROOT if cgroup.unified(host) else cgroup.CPUSETS
-    named = {one.id: one for one in (named_by_log(name) for name in host.names(LOGS)) if one is not None}
+    named = {one.id: one for one in logged(host)}
     found = []
     for top in host.folders(base):
         if not top.startswith(("kubepods", "kubelet")):

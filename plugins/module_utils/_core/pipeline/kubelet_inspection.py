@@ -82,6 +82,7 @@ def inspect(host: Host) -> Inspection:
     findings = [
         *pod_findings.of_stopped(process is not None, containers),
         *pod_findings.leaked(assigned, present, exclusive),
+        *(pod_findings.ended(cpus, containers, kubelet_node.logged(host)) if cpus else ()),
         *(pod_findings.of_containers(cpus, containers) if cpus else ()),
         *pod_findings.of_scores(
             kubelet_node.oom_scores(host, process, str(config.get("containerRuntimeEndpoint") or kubelet_node.ENDPOINT))

@@ -15,7 +15,7 @@ from ..workload.qos import GUARANTEED_OOM_SCORE_ADJ
 from .pod_cgroups import Container
 from .state_files import CpuState
 
-Kind = t.Literal["leaked", "other_cpus", "overlap", "host_process", "stopped", "oom_score"]
+Kind = t.Literal["leaked", "ended", "other_cpus", "overlap", "host_process", "stopped", "oom_score"]
 KUBELET = "kubelet.service"  # It sets its own score at its start.
 Item = tuple[str, str, str]  # kind, subject, container
 
@@ -64,6 +64,31 @@ def exclusive_of(state: CpuState) -> dict[str, frozenset[int]]:
     found: dict[str, frozenset[int]] = {pod: cpus for pod, cpus in state.pods.items() if cpus}
     for pod, containers in state.containers.items():
         found[pod] = found.get(pod, frozenset()).union(*containers.values())
+    return found
+
+
+def ended(state: CpuState, containers: t.Iterable[Container], logged: t.Iterable[Container]) -> list[Finding]:
+    """Containers that have ended in a pod that runs, and hold CPUs that no other one of it has (kubernetes#122171).
+
+    Such is an init container of which later ones took other CPUs. ``logged`` have run: one that has not begun has no log yet.
+    """
+    running: dict[str, set[str]] = {}
+    uids = {}
+    for one in containers:
+        if one.name:
+            running.setdefault(one.pod, set()).add(one.name)
+            uids[one.pod_name] = one.pod
+    found = []
+    for pod_name, name in sorted({(one.pod_name, one.name) for one in logged}):
+        own = state.containers.get(uids.get(pod_name, ""), {})
+        cpus = own.get(name, cpuset.EMPTY).difference(*(other for key, other in own.items() if key != name))
+        if cpus and name not in running[uids[pod_name]]:
+            text = cpuset.format(cpus)
+            message = (
+                f"has ended and keeps CPUs {text}, which no other container of its pod has: no pod gets them until this one is gone. "
+                "Let an init container request as many CPUs as the containers after it"
+            )
+            found.append(Finding("ended", pod_name, name, text, "", message))
     return found
 
 

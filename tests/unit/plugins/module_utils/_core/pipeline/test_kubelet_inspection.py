@@ -597,3 +597,33 @@ def test_roots_own_process_is_the_kubelet(group: str, tree: Tree) -> None:
     found = kubelet_node.process(tree.host)
     assert found is not None
     assert found.pid == 1047
+
+
+@pytest.mark.parametrize(
+    ("entries", "running", "logs", "found"),
+    [
+        ({"init": "4", "main": "1,5"}, ("main",), ("init",), [("ended", "default/web", "4")]),
+        ({"init": "4-5", "main": "5"}, ("main",), ("init",), [("ended", "default/web", "4")]),
+        ({"init": "4", "main": "4-5"}, ("main",), ("init",), []),
+        ({"init": "4", "main": "4"}, ("main",), ("init",), []),
+        # It runs, or has not begun; an app container that has ended counts as well.
+        ({"init": "4", "main": "5"}, ("main", "init"), (), []),
+        ({"init": "4", "main": "5"}, ("init",), (), []),
+        ({"main": "4", "side": "5"}, ("main",), ("side",), [("ended", "default/web", "5")]),
+        ({"init": "4", "main": "5"}, (), ("init", "main"), []),
+    ],
+)
+def test_cpus_that_only_an_ended_container_holds_are_told_from_others(
+    entries: dict[str, str],
+    running: tuple[str, ...],
+    logs: tuple[str, ...],
+    found: list[tuple[str, str, str]],
+    tree: Tree,
+) -> None:
+    tree.state(default="0,2-3,6-7", entries={UID: entries})
+    for number, name in enumerate(running):
+        tree.container(entries[name], name=name, identity=f"{number}" * 64)
+    for number, name in enumerate(logs):
+        tree.write(f"var/log/containers/web_default_{name}-{'ab'[number] * 64}.log", "")
+    (tree.folder / "var/lib/kubelet/pods" / UID).mkdir(parents=True)
+    assert [one for one in findings(tree.look()) if one[0] == "ended"] == found
