@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ..host import (
+    cgroup,
     hugepage_files,
     hugepage_requests,
     kubelet_node,
@@ -18,6 +19,7 @@ from ..host import (
     node_hooks,
     state,
     sysctl,
+    systemd,
 )
 from ..host.files import Host
 from ..host.kubelet_node import KubeletFiles, Process
@@ -185,6 +187,18 @@ def machine(host: Host, context: Context, *, pools_stay: bool = False) -> Machin
         len((host.read("/proc/swaps") or "").splitlines()) > 1,
         context.pools.exclusive,
         frozenset(numa_names.nodes_with_cpus(topology)),
+        lambda path: has_group(host, path),
+    )
+
+
+def has_group(host: Host, path: str) -> bool:
+    """Whether a control group is there, or is a slice that a unit file makes once something runs in it."""
+    name = path.rpartition("/")[2]
+    if host.is_dir(f"{cgroup.units(host)}{path}"):
+        return True
+    in_slice = systemd.unit_settings(host, kubelet_unit.UNIT, "Slice")
+    return name.endswith(".slice") and (
+        systemd.UnitFiles(host, [name]).fragment(name) is not None or any(one.value == name for one in in_slice[-1:])
     )
 
 

@@ -17,10 +17,10 @@ from ..host.discovery import sysfs
 from ..host.files import Host
 from ..host.kubelet_state import File
 from ..host.state import DECLARED
-from ..managers import kubelet_outlook
+from ..managers import kubelet_observed, kubelet_outlook
 from ..managers.kubelet_outlook import Outlook
 from ..managers.kubelet_places import NAME
-from ..model.kubelet import kubelet_config, kubelet_drift, pod_findings
+from ..model.kubelet import kubelet_config, kubelet_drift, kubelet_rules, pod_findings
 from ..model.kubelet.kubelet_config import Config
 from ..model.kubelet.kubelet_drift import Difference
 from ..model.kubelet.pod_findings import Finding, Item
@@ -69,6 +69,8 @@ def inspect(host: Host) -> Inspection:
     config = kubelet_config.effective(layers, flag_layers)
     config = config._replace(problems=(*wrong, *unread, *kubelet_config.unknown_keys(layers), *config.problems))
     topology = sysfs.discover(host, with_devices=False)
+    if not (wrong or unread):
+        config = config._replace(problems=(*config.problems, *contradictions(host, config, topology)))
     cpu_file, cpus = kubelet_state.inspect_cpus(host, places.root_dir, config, topology)
     numa = kubelet_state.totals(topology)
     memory_file, memory = kubelet_state.inspect_memory(host, places.root_dir, config, numa)
@@ -96,6 +98,12 @@ def inspect(host: Host) -> Inspection:
         devices, tuple(findings), {one.origin: host.modified(one.origin) or 0.0 for one in layers}, *declared(host, topology),
         unlike=running_otherwise(host, config) if process else None,
     )  # fmt: skip
+
+
+def contradictions(host: Host, config: Config, topology: Topology) -> list[str]:
+    """What a plan would say of a configuration on this node as it is: with what the kubelet would not start, or what would not work."""
+    machine = kubelet_observed.machine(host, kubelet_observed.without_profile(host, topology), pools_stay=True)
+    return [problem.line() for problem in kubelet_rules.problems(config, machine, ())]
 
 
 def found_here(host: Host) -> tuple[t.Optional[kubelet_node.Process], kubelet_node.KubeletFiles]:

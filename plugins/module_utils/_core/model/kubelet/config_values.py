@@ -149,10 +149,11 @@ def meaning_in(key: str, value: t.Any) -> t.Any:
 
 def reserved_memory(rows: t.Sequence[t.Any]) -> t.Any:
     """reservedMemory by NUMA node and kind; the rows as they are where they cannot be read."""
+    found: dict[int, dict[str, int]] = {}
     try:
-        return {
-            int(row["numaNode"]): {kind: quantity.parse(str(size)).nano for kind, size in row["limits"].items()}
-            for row in rows
-        }
+        for row in rows:
+            kinds = {kind: quantity.parse(str(size)).nano for kind, size in row["limits"].items()}
+            found.setdefault(int(row["numaNode"]), {}).update(kinds)
     except (ValueError, LookupError, TypeError, AttributeError):
         return list(rows)
+    return found

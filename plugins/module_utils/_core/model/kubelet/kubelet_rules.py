@@ -185,6 +185,27 @@ def check_enforced(rules: Rules) -> None:
             rules.refuse(both[1], f"cannot be combined with {word}: leave one out", key)
         if both and not config.get(group):
             rules.refuse(both[0], f"needs {group}: declare kubelet.{part}_reserved_cgroup", key)
+        elif both:
+            check_group(rules, group)
+
+
+def check_group(rules: Rules, key: str) -> None:
+    """A control group whose limits the kubelet sets: it makes none, and with systemd's driver takes the last part for a slice."""
+    said = str(rules.config.get(key))
+    stem = said.rstrip("/").rpartition("/")[2]
+    if stem.endswith((".service", ".scope")):
+        message = "is no slice, and systemd's driver looks for one of this name: name a slice, and put the unit into it (Slice=)"
+        rules.refuse(said, message, key)
+        return
+    path = said
+    if rules.config.get("cgroupDriver") == "systemd":
+        parts = (stem[: -len(".slice")] if stem.endswith(".slice") else stem).split("-")
+        path = "".join(f"/{'-'.join(parts[:depth])}.slice" for depth in range(1, len(parts) + 1))
+    if not rules.machine.has_group(path):
+        message = (
+            f"there is no control group {path}, and the kubelet makes none: name one of this node, or leave it out"
+        )
+        rules.refuse(said, message, key)
 
 
 def check_eviction(rules: Rules) -> None:
@@ -282,16 +303,22 @@ def check_reserved_memory(rules: Rules) -> None:
             f"{shown(needed)}: write the same amount, or the kubelet does not start"
         )
         rules.refuse(None, message, key)
+    pages = sorted({kind for kinds in rows.values() for kind in kinds if kind != MEMORY})
+    if pages:
+        message = (
+            "no reserve has hugepages, with which the kubelet compares them, and it does not start: leave them out"
+        )
+        rules.refuse(", ".join(pages), message, key)
     for node, kinds in rows.items():
         if node not in machine.numa:
             rules.refuse(node, f"this machine has no NUMA node {node}: write another one", key)
             continue
         has = machine.numa[node]
-        pages = sum(size for kind, size in has.items() if kind != MEMORY)
-        if kinds.get(MEMORY, 0) // 10**9 + pages >= has.get(MEMORY, 0):
+        taken = sum(size for kind, size in has.items() if kind != MEMORY)
+        if kinds.get(MEMORY, 0) // 10**9 + taken >= has.get(MEMORY, 0):
             about = sizes.about_text
             message = (
-                f"NUMA node {node} has {about(has.get(MEMORY, 0))}, of which hugepages are {about(pages)}: reserve less there, or "
+                f"NUMA node {node} has {about(has.get(MEMORY, 0))}, of which hugepages are {about(taken)}: reserve less there, or "
                 "declare fewer hugepages"
             )
             rules.refuse(shown(kinds.get(MEMORY, 0) // 10**9), message, key)

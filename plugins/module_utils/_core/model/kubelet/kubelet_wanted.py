@@ -61,6 +61,7 @@ class Machine(NamedTuple):
     bytes of each NUMA node by kind (memory, hugepages-2Mi …) with the hugepages that the profile declares; ``pids`` is the smaller of
     pid_max and threads-max (None: not known). ``exclusive`` are the CPUs that workloads of an earlier profile keep until they stop,
     ``with_cpus`` the NUMA nodes that have CPUs.
+    ``has_group`` tells whether a control group is there, or is made by a unit file.
     """
 
     version: t.Optional[tuple[int, int]]
@@ -75,6 +76,7 @@ class Machine(NamedTuple):
     swap: bool = False
     exclusive: frozenset[int] = cpuset.EMPTY
     with_cpus: frozenset[int] = cpuset.EMPTY
+    has_group: t.Callable[[str], bool] = bool
 
 
 class Wanted(NamedTuple):

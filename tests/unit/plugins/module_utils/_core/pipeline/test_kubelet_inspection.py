@@ -627,3 +627,38 @@ def test_cpus_that_only_an_ended_container_holds_are_told_from_others(
         tree.write(f"var/log/containers/web_default_{name}-{'ab'[number] * 64}.log", "")
     (tree.folder / "var/lib/kubelet/pods" / UID).mkdir(parents=True)
     assert [one for one in findings(tree.look()) if one[0] == "ended"] == found
+
+
+PAGES = "[{numaNode: 0, limits: {memory: 100Mi, hugepages-2Mi: 4Mi}}]"
+GROUP = "enforceNodeAllocatable: [pods, kube-reserved]\ncgroupDriver: systemd\nkubeReservedCgroup: "
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (f"memoryManagerPolicy: Static\nreservedMemory: {PAGES}\n", "reservedMemory: hugepages-2Mi: no reserve has hugepages"),
+        ("imageGCHighThresholdPercent: 80\n", "imageGCLowThresholdPercent: 80: is not below imageGCHighThresholdPercent (80)"),
+        (f"{GROUP}/lost.slice\n", "kubeReservedCgroup: /lost.slice: there is no control group /lost.slice"),
+        (f"{GROUP}/system.slice/kubelet.service\n", "kubeReservedCgroup: /system.slice/kubelet.service: is no slice"),
+        (f"{GROUP}/system.slice\n", ""),
+        (f"{GROUP}/by-file.slice\n", ""),
+        (f"{GROUP}/of-kubelet.slice\n", ""),
+    ],
+)  # fmt: skip
+def test_a_configuration_with_which_a_stopped_kubelet_would_not_start_is_said(
+    lines: str, said: str, tree: Tree
+) -> None:
+    (tree.folder / "proc/1047/comm").write_text("sleep\n")
+    tree.write("sys/fs/cgroup/system.slice/cgroup.procs", "")
+    tree.write("etc/systemd/system/by-file.slice", "[Slice]\n")
+    tree.write(
+        "etc/systemd/system/kubelet.service",
+        f"[Service]\nSlice=of-kubelet.slice\nExecStart=/usr/bin/kubelet {' '.join(FLAGS)}\n",
+    )
+    tree.write(
+        "var/lib/kubelet/config.yaml",
+        f"{CONFIG}{lines}".replace('reservedSystemCPUs: "0-1"', 'systemReserved: {cpu: "1"}'),
+    )
+    found = [line for line in tree.look().config.problems if "adds up to" not in line]
+    assert [line.partition(said)[1] for line in found] == ([said] if said else [])
+    assert bool(found) == (main(["kubelet", "--root", str(tree.folder)]) == 2)

@@ -84,6 +84,26 @@ REFUSED: list[tuple[dict[str, t.Any], dict[str, t.Any], str]] = [
     ({"enforceNodeAllocatable": ["pods", "none"]}, {}, "enforceNodeAllocatable: none: cannot be combined"),
     ({"enforceNodeAllocatable": ["pods"], "cgroupsPerQOS": False}, {}, "enforceNodeAllocatable: pods: needs cgroupsPerQOS"),
     ({"enforceNodeAllocatable": ["system-reserved"]}, {}, "enforceNodeAllocatable: system-reserved: needs systemReservedCgroup"),
+    *(
+        ({"enforceNodeAllocatable": ["kube-reserved"], "kubeReservedCgroup": group, "cgroupDriver": driver},
+         {"has_group": lambda path: path in ("/a.slice", "/kube", "/a.slice/kubelet.service")}, f"kubeReservedCgroup: {group}: {said}")
+        for driver, group, said in (
+            ("cgroupfs", "/b.slice", "there is no control group /b.slice, and"),
+            ("systemd", "/b", "there is no control group /b.slice, and"),
+            ("systemd", "/a.slice/a-b.slice", "there is no control group /a.slice/a-b.slice, and"),
+            ("systemd", "/kube", "there is no control group /kube.slice, and"),
+            ("systemd", "/a.slice/kubelet.service", "is no slice, and systemd's driver"),
+            ("cgroupfs", "/a.slice/kubelet.service", "is no slice, and systemd's driver"),
+        )
+    ),
+    (
+        {"enforceNodeAllocatable": ["system-reserved-compressible"], "systemReservedCgroup": "/s"}, {"has_group": lambda path: False},
+        "systemReservedCgroup: /s: there is no control group /s",
+    ),
+    (
+        {"memoryManagerPolicy": "Static", "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi", "hugepages-2Mi": "4Mi"}}]}, {},
+        "reservedMemory: hugepages-2Mi: no reserve has hugepages",
+    ),
     (
         {"enforceNodeAllocatable": ["kube-reserved", "kube-reserved-compressible"], "kubeReservedCgroup": "/kube"}, {},
         "enforceNodeAllocatable: kube-reserved-compressible: cannot be combined with kube-reserved",
@@ -172,7 +192,7 @@ REFUSED: list[tuple[dict[str, t.Any], dict[str, t.Any], str]] = [
          "threads-max): write at most 32768,"),
     ),
     (
-        {"memoryManagerPolicy": "Static", "reservedMemory": [{"numaNode": 0, "limits": {"hugepages-2Mi": "4Mi"}}]}, {},
+        {"memoryManagerPolicy": "Static", "reservedMemory": [{"numaNode": 0, "limits": {"memory": "0"}}]}, {},
         "reservedMemory: adds up to 0, but kubeReserved, systemReserved and the hard eviction threshold of memory add up to 100Mi",
     ),
     (
@@ -230,6 +250,19 @@ RIGHT: list[tuple[dict[str, t.Any], dict[str, t.Any]]] = [
     ({"enforceNodeAllocatable": ["none"], "cgroupsPerQOS": False}, {}),
     ({"enforceNodeAllocatable": [], "cgroupsPerQOS": False}, {}),
     ({"enforceNodeAllocatable": ["system-reserved"], "systemReservedCgroup": "/system.slice"}, {}),
+    ({"kubeReservedCgroup": "/lost"}, {"has_group": lambda path: False}),
+    *(
+        (
+            {"enforceNodeAllocatable": ["kube-reserved"], "kubeReservedCgroup": group, "cgroupDriver": driver},
+            {"has_group": lambda path: path in ("/a.slice", "/a.slice/a-b.slice", "/kube")},
+        )
+        for driver, group in (
+            ("systemd", "/a"),
+            ("systemd", "/x/a-b.slice"),
+            ("systemd", "/a.slice/"),
+            ("cgroupfs", "/kube"),
+        )
+    ),
     ({"evictionSoft": {"memory.available": "100Mi"}, "evictionSoftGracePeriod": {"memory.available": "0s"}}, {}),
     ({"evictionSoft": {"nodefs.available": "10%"}, "evictionSoftGracePeriod": {"nodefs.available": "1m"}}, {}),
     ({"evictionSoft": {"memory.available": "1%"}, "evictionSoftGracePeriod": {"memory.available": "1m"}}, {}),
