@@ -32,7 +32,7 @@ KINDS = ("tty", "vfio", "nic", "gpu")
 NAMES = {"tty": "example.com/tty", "vfio": "example.com/vfio", "nic": "example.com/nic", "gpu": "vendor.com/gpu"}
 NEW = "-new"
 MAJOR = {"tty": 188, "vfio": 240, "gpu": 195, "nic": 0}
-GPU_VERSIONS = ("0.3.0", "0.5.0", "0.6.0", "1.0.0")
+GPU_VERSIONS = ("0.5.0", "0.6.0", "0.8.0", "1.0.0")  # An engine takes names that begin with a digit from 0.5.0 on.
 # How a resource may match the devices of a kind: while these change their names, and where these stay the same.
 MATCHES: dict[str, list[Data]] = {
     "tty": [{"path": f"{BY_PATH}*"}, {"path": f"{BY_PATH}?"}, {"path": f"{BY_PATH}0"}],

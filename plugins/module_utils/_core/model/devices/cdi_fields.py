@@ -86,7 +86,7 @@ class Unfit(Exception):
 
 def check(field: Field, value: t.Any, at: str, *, strict: bool = True) -> str:
     """The version that a value needs. Raises Unfit. Without ``strict`` it may have fields that are not known here."""
-    kind = type(field.kind) if isinstance(field.kind, (dict, list)) else field.kind
+    kind: t.Any = type(field.kind) if isinstance(field.kind, (dict, list)) else field.kind
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise Unfit(at or "the spec", f"is not {KINDS[kind]}", is_form=True)
     if kind is str and field.form and not re.fullmatch(field.form, value, re.DOTALL):

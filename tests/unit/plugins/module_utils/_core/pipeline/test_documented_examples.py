@@ -245,6 +245,7 @@ def test_the_problems_of_devices(fake: node.Node, capsys: Printed) -> None:
         gpus = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [{"name": "0", "containerEdits": edits}]}
         fake.put(f"/etc/cdi/{name}.json", json.dumps(gpus))
     fake.put("/etc/cdi/c.json", '{"cdiVersion": 5, "kind": "x.com/y", "devices": []}')
+    fake.put("/etc/cdi/d.json", '{"cdiVersion": "0.5.0", "kind": "x.com/y", "devices": [{"name": "a"}]}')
     matches = [
         {"driver": "vfio-pci"},
         {"path": "/dev/vfio/7"},
@@ -258,7 +259,7 @@ def test_the_problems_of_devices(fake: node.Node, capsys: Printed) -> None:
     page = (REPOSITORY / "docs/devices.md").read_text(encoding="utf-8").partition("## Problems\n")[2]
     texts = [text for line in page.splitlines() for text in re.findall(r"`([^`]+)`", line.split(" | ")[0])]
     patterns = {text: ".*".join(re.escape(part) for part in text.split("…")) for text in texts}
-    assert len(texts) == 5
+    assert len(texts) == 6
     assert [text for text, pattern in patterns.items() if not any(re.search(pattern, line) for line in said)] == [], (
         said
     )

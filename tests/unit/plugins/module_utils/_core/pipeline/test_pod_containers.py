@@ -487,11 +487,12 @@ def test_a_container_without_cpus_of_its_own_is_said_to_have_the_pods(fake: node
 
 
 def test_hooks_and_devices_of_one_container_are_one_device(fake: node.Node) -> None:
-    rows = {"0.5.0": {"web:app": {"env": ["A=1"], "hooks": ["its own"]}, "web": {"env": ["B=1"]}}}
-    merged = device_specs.with_hooks(rows, {"web:app": "ours", "web:log": "ours"})
+    own, ours = ({"hookName": "createRuntime", "path": path} for path in ("/own", "/ours"))
+    rows = {"0.5.0": {"web:app": {"env": ["A=1"], "hooks": [own]}, "web": {"env": ["B=1"]}}}
+    merged = device_specs.with_hooks(rows, {"web:app": ours, "web:log": ours})
     assert merged == {
-        "0.5.0": {"web:app": {"env": ["A=1"], "hooks": ["its own", "ours"]}, "web": {"env": ["B=1"]}},
-        "0.3.0": {"web:log": {"hooks": ["ours"]}},
+        "0.5.0": {"web:app": {"env": ["A=1"], "hooks": [own, ours]}, "web": {"env": ["B=1"]}},
+        "0.3.0": {"web:log": {"hooks": [ours]}},
     }
 
 
