@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ..values.errors import shown
 from ..values.records import NamedTuple
 
 VERSIONS = ("0.1.0", "0.2.0", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
@@ -21,12 +22,15 @@ DIGIT_FIRST, DOT_IN_CLASS = "0.5.0", "0.6.0"
 
 
 class Field(NamedTuple):
-    """A field. ``kind`` is a type of JSON, a table of fields, or a list of one of these; ``form`` what a text must be."""
+    """A field. ``kind`` is a type of JSON, a table of fields, or a list of one of these; ``form`` what a text must be, ``once`` which
+    fields of a list's rows are never the same.
+    """
 
     kind: t.Any = str
     since: str = ""
     form: str = ""
     needed: bool = False
+    once: tuple[str, ...] = ()
 
 
 NEEDED = Field(form=".+", needed=True)
@@ -55,10 +59,11 @@ RDT = {
     "schemata": Field(TEXTS, since="1.1.0"),
     "enableMonitoring": Field(bool, since="1.1.0"),
 }
+NET = ("hostInterfaceName", "name")
 EDITS = {
     "env": Field(ENV),
     "deviceNodes": Field([Field(NODE)]),
-    "netDevices": Field([Field({"hostInterfaceName": NEEDED, "name": NEEDED})], since="1.1.0"),
+    "netDevices": Field([Field(dict.fromkeys(NET, NEEDED))], since="1.1.0", once=NET),
     "hooks": Field([Field(HOOK)]),
     "mounts": Field([Field(MOUNT)]),
     "intelRdt": Field(RDT, since="0.7.0"),
@@ -94,12 +99,15 @@ def check(field: Field, value: t.Any, at: str, *, strict: bool = True) -> str:
     needs = [VERSIONS[0]]
     if kind is list:
         needs += [check(field.kind[0], one, f"{at}[{number}]", strict=strict) for number, one in enumerate(value)]
+    for name in field.once:
+        if len({row[name] for row in value}) < len(value):
+            raise Unfit(at, f"has one {name} twice")
     for name, inner in field.kind.items() if kind is dict else ():
         if inner.needed and value.get(name) in (None, ""):
             wanted = KINDS[list if isinstance(inner.kind, list) else str]
             raise Unfit(f"{at}.{name}".lstrip("."), f"is not {wanted}", is_form=True)
     for name, one in value.items() if kind is dict else ():
-        inner, where = field.kind.get(name, field.kind.get("")), f"{at}.{name}".lstrip(".")
+        inner, where = field.kind.get(name, field.kind.get("")), f"{at}.{shown(name)}".lstrip(".")
         if inner is None and strict:
             raise Unfit(where, f"is no field that CDI has up to {VERSIONS[-1]}")
         if inner is not None and one is not None:

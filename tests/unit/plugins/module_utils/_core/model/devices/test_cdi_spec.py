@@ -191,6 +191,15 @@ ONE = {"name": "d", **EDITS}
             )
         ),
         (spec({"name": "d", "containerEdits": {"intelRdt": {"closID": ".."}}}, cdiVersion="0.7.0"), "closID is none that CDI has"),
+        (spec({**ONE, "a\x1b[2J": 1}), "devices[0].a\\x1b[2J is no field"),
+        *(
+            (spec({"name": "d", "containerEdits": {"netDevices": [NET, other]}}, cdiVersion="1.1.0"), said)
+            for other, said in (
+                ({**NET, "name": "b"}, "netDevices has one hostInterfaceName twice"),
+                ({**NET, "hostInterfaceName": "b"}, "netDevices has one name twice"),
+                ({"hostInterfaceName": "b", "name": "b"}, ""),
+            )
+        ),
         (spec({"name": "d", "containerEdits": {"netDevices": [{"name": "a"}]}}, cdiVersion="1.1.0"), "hostInterfaceName is not text"),
     ],
 )  # fmt: skip
