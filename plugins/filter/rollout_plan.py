@@ -221,14 +221,21 @@ def plan_lines(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) -> 
 
 
 def staying_lines(profile: t.Mapping[str, t.Any], require_in_sync: bool) -> list[str]:
-    """What differs after the change as well, since Corral cannot change it; what waits for a boot is left out."""
+    """What differs after the change as well, since Corral cannot change it; what waits for a boot is left out.
+
+    What passes of garbage collection left undone takes no host back.
+    """
     items = [
-        str(one["text"])
+        one
         for one in profile.get("drift") or ()
         if one["verdict"] != "drift" and one.get("when") == "now" and one.get("disruption") != "service restart"
     ]
-    head = "stays, so the host goes back unless corral_require_in_sync is false:" if require_in_sync else "stays:"
-    return [head, *(f"  {text}" for text in items)] if items else []
+    goes_back = "stays, so the host goes back unless corral_require_in_sync is false:"
+    lines: dict[str, list[str]] = {}
+    for one in items:
+        head = goes_back if require_in_sync and one.get("manager") != "gc" else "stays:"
+        lines.setdefault(head, [head]).append(f"  {one['text']}")
+    return [line for part in lines.values() for line in part]
 
 
 def restart_lines(profile: t.Mapping[str, t.Any]) -> list[str]:

@@ -30,8 +30,7 @@ LINKED = ("plugins/filter", "plugins/lookup", "plugins/module_utils", "plugins/p
 # What the role calls, and what it calls here. Ansible refuses to reboot the machine that it runs on.
 INSTEAD = {
     "ansible.builtin.reboot:": "corral.node.reboot:",
-    'ansible.builtin.command: "{{': 'corral.node.command:\n    cmd: "{{',
-    "ansible.builtin.command:\n    argv:": "corral.node.command:\n    argv:",
+    "ansible.builtin.command:": "corral.node.command:",
     "ansible.builtin.wait_for_connection:": "corral.node.login:",
 }
 
@@ -136,16 +135,19 @@ def decided(node, asked, check):
     elif ACTION == "reboot":
         after.update(boots=node.get("boots", 0) + 1, why=asked["msg"], waited=node.get("waits"))
     if ACTION in ("profile", "rollback") and node.get("boots", 0) < node.get("needs", 0) and after["profile"] == "new":
-        item = dict(subject="the command line", when="next boot", verdict="drift", disruption="none", text="~ the command line")
+        item = dict(subject="the command line", when="next boot", verdict="drift", disruption="none", text="~ the command line",
+                    manager="cpu")
         result.update(drift=[item], in_sync=False)
     if ACTION == "profile" and node.get("boots") and not node.get("settles", True):
-        item = dict(subject="/dev/huge", when="now", verdict="drift", disruption="none", text="~ a mount is missing")
+        item = dict(subject="/dev/huge", when="now", verdict="drift", disruption="none", text="~ a mount is missing", manager="memory")
         result.update(drift=[item], in_sync=False)
     if ACTION == "profile" and node.get("moves"):
-        item = dict(subject="db.service", when="next start", verdict="unchangeable", disruption="service restart", text="! db.service: restart it")
+        item = dict(subject="db.service", when="next start", verdict="unchangeable", disruption="service restart", text="! db.service: restart it",
+                    manager="cpu")
         result.update(drift=[item], in_sync=False)
     if ACTION == "profile" and node.get("stays"):
-        item = dict(subject="x.service", when="now", verdict="unchangeable", disruption="none", text="! x.service: outside all slices")
+        item = dict(subject="x.service", when="now", verdict="unchangeable", disruption="none", text="! x.service: outside all slices",
+                    manager=node["stays"])
         result.update(drift=[item], in_sync=False)
     if ACTION == "profile":
         after["seconds"] = seconds or node.get("seconds")
@@ -738,7 +740,7 @@ def test_what_is_to_be_done_about_a_host_is_its_own(fleet: Fleet) -> None:
     assert code != 0 and order == [], said
     assert "1 of 4 hosts cannot have the profile, and no host was changed: b." in " ".join(said.split())
     for host in "ab":
-        fleet.set(host, drifted=False, stays=True)
+        fleet.set(host, drifted=False, stays="cpu")
     code, said, order = fleet.play("--check", corral_require_in_sync="{{ inventory_hostname == 'b' }}")
     assert code == 0 and order == [], said
     of_a, dummy, of_b = said.partition('"b: as follows"')
@@ -756,7 +758,7 @@ def test_what_cannot_be_adopted_is_named_and_stops_the_rollout(fleet: Fleet) -> 
 
 
 def test_what_stays_is_named_before_the_first_host_is_touched_and_is_why_it_goes_back(fleet: Fleet) -> None:
-    fleet.set("a", stays=True)
+    fleet.set("a", stays="cpu")
     for asked, head in (
         (True, "stays, so the host goes back unless corral_require_in_sync is false:"),
         (False, "stays:"),
@@ -768,6 +770,18 @@ def test_what_stays_is_named_before_the_first_host_is_touched_and_is_why_it_goes
     assert code != 0
     assert fleet.have()["a"] == "old"
     assert "! x.service: outside all slices" in said
+
+
+def test_what_garbage_collection_left_undone_stops_no_rollout(fleet: Fleet) -> None:
+    """A user whose storage is collected could bring it about."""
+    fleet.set("a", stays="gc")
+    code, said, order = fleet.play(
+        "--limit", "a", corral_health_command=["sh", "-c", 'echo "$HOST healthy" >>"$ORDER"']
+    )
+    assert code == 0 and fleet.have()["a"] == "new" and changed(order, "healthy") == ["a"], said
+    assert "stays:" in said and "goes back unless" not in said
+    code, said, order = fleet.play("--limit", "a", corral_health_command={"sh": "-c"})
+    assert code != 0 and order == [] and "write a command, or a list of its words" in said, said
 
 
 def test_what_waits_for_a_restart_is_in_the_plan_and_goes_no_way_back(fleet: Fleet) -> None:
