@@ -58,7 +58,7 @@ def test_the_survey_has_the_playbooks_own_defaults() -> None:
     of_plays = {name: value for name, value in of_plays.items() if not name.startswith("__corral_")}
     assert of_plays == {"corral_max_fail_percentage": given["corral_max_fail_percentage"]}
     for name in ("corral_serial", "corral_on_drift", "corral_hosts"):
-        said = {match.strip("'") for match in re.findall(rf"\b{name} \| default\(([^)]*)\)", text)}
+        said = {match.strip("'") for match in re.findall(rf"\b{name} \| default\((.*?)(?:, true)?\)", text)}
         assert said == {str(given[name])}, name
     assert json.loads(given["corral_reboot_ok"]) is defaults["corral_reboot_ok"]
 

@@ -192,6 +192,6 @@ def test_what_is_made_of_no_fact_is_as_ever_and_a_profile_has_facts_of_its_node(
     assert found == {**dict(zip(names, right.values())), "corral_none": None}, said
     refused = [name for name in names if f"{name}: it is made of a fact of a node" in said]
     assert refused == list(names)[len(right) :], said
-    assert "corral_x: 'none_such' is undefined" in said, said
+    assert "corral_x: 'none_such' is undefined" in said.replace("''", "'"), said  # ansible-core 2.16 prints it as YAML
     layers = json.loads((tmp_path / "layers").read_text())
     assert layers == [{"origin": "corral_profile", "profile": {"name": "node.org x example.org"}}]
