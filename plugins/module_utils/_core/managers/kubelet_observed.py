@@ -24,7 +24,7 @@ from ..host import (
 from ..host.files import Host
 from ..host.kubelet_node import KubeletFiles, Process
 from ..model.cpu.pools import Pools
-from ..model.kubelet import kubelet_config, kubelet_options
+from ..model.kubelet import kubelet_config, kubelet_options, kubelet_rules
 from ..model.kubelet.kubelet_config import API_VERSION, KIND, Layer
 from ..model.kubelet.kubelet_wanted import MEMORY, Machine
 from ..model.plan.context import Context
@@ -187,8 +187,13 @@ def machine(host: Host, context: Context, *, pools_stay: bool = False) -> Machin
         len((host.read("/proc/swaps") or "").splitlines()) > 1,
         context.pools.exclusive,
         frozenset(numa_names.nodes_with_cpus(topology)),
-        lambda path: has_group(host, path),
     )
+
+
+def with_groups(host: Host, machine: Machine, *configs: kubelet_config.Config) -> Machine:
+    """The machine with those control groups that it lacks of the ones which these configurations name."""
+    named = frozenset[str]().union(*map(kubelet_rules.groups_of, configs))
+    return machine._replace(absent_groups=frozenset(path for path in named if not has_group(host, path)))
 
 
 def has_group(host: Host, path: str) -> bool:

@@ -95,8 +95,9 @@ def decide(host: Host, seen: Observation, kubelet: Kubelet, context: Context) ->
     except NotEditable as error:
         message = f"its keys cannot be changed one by one ({error}): write it as YAML, or give the kubelet --config-dir"
         return refused((Problem(seen.own, None, message),), seen.own, seen.own, owned)
-    before = {problem.line() for problem in kubelet_rules.problems(now, seen.machine, ())}
-    contradictions = kubelet_rules.problems(then.config, seen.machine, wanted.data)
+    machine = kubelet_observed.with_groups(host, seen.machine, now, then.config)
+    before = {problem.line() for problem in kubelet_rules.problems(now, machine, ())}
+    contradictions = kubelet_rules.problems(then.config, machine, wanted.data)
     others = [one.line() for one in contradictions if one.line() in before]
     refusals = [*wanted.problems, *(one for one in contradictions if one.line() not in before)]
     differences = kubelet_drift.changing(now, then.config, None if knows else known_keys(seen, wanted))

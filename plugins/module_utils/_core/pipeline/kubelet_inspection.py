@@ -103,6 +103,7 @@ def inspect(host: Host) -> Inspection:
 def contradictions(host: Host, config: Config, topology: Topology) -> list[str]:
     """What a plan would say of a configuration on this node as it is: with what the kubelet would not start, or what would not work."""
     machine = kubelet_observed.machine(host, kubelet_observed.without_profile(host, topology), pools_stay=True)
+    machine = kubelet_observed.with_groups(host, machine, config)
     return [problem.line() for problem in kubelet_rules.problems(config, machine, ())]
 
 

@@ -25,6 +25,7 @@ from .kubelet_wanted import ASKED_BY, MEMORY, Machine
 # With more NUMA nodes the kubelet starts only with the policy none, or with the option for it.
 USUAL_NODES = 8
 STATIC = ("static", "Static")
+GROUPS = ("systemReservedCgroup", "kubeReservedCgroup")
 MAPPINGS = (
     "cpuManagerPolicyOptions",
     "topologyManagerPolicyOptions",
@@ -101,7 +102,7 @@ def check_cpus(rules: Rules) -> None:
         rules.refuse(
             cpuset.format(reserved), f"CPUs {gone} are not online: name CPUs of this node", "reservedSystemCPUs"
         )
-    for key in ("systemReservedCgroup", "kubeReservedCgroup"):
+    for key in GROUPS:
         if config.get("reservedSystemCPUs") and config.get(key):
             message = "the kubelet does not take it beside reservedSystemCPUs: leave one of them out"
             rules.refuse(config.get(key), message, key)
@@ -189,19 +190,30 @@ def check_enforced(rules: Rules) -> None:
             check_group(rules, group)
 
 
+def groups_of(config: Config) -> frozenset[str]:
+    """The control groups that a configuration names, as the kubelet looks for them."""
+    return frozenset(group_of(config, key) for key in GROUPS if config.get(key))
+
+
+def group_of(config: Config, key: str) -> str:
+    """The path of a control group that a key names: with systemd's driver its last part is a slice, inside those that its name says."""
+    said = str(config.get(key))
+    if config.get("cgroupDriver") != "systemd":
+        return said
+    parts = said.rstrip("/").rpartition("/")[2].removesuffix(".slice").split("-")
+    return "".join(f"/{'-'.join(parts[:depth])}.slice" for depth in range(1, len(parts) + 1))
+
+
 def check_group(rules: Rules, key: str) -> None:
-    """A control group whose limits the kubelet sets: it makes none, and with systemd's driver takes the last part for a slice."""
+    """A control group whose limits the kubelet sets: it makes none."""
     said = str(rules.config.get(key))
     stem = said.rstrip("/").rpartition("/")[2]
     if stem.endswith((".service", ".scope")):
         message = "is no slice, and systemd's driver looks for one of this name: name a slice, and put the unit into it (Slice=)"
         rules.refuse(said, message, key)
         return
-    path = said
-    if rules.config.get("cgroupDriver") == "systemd":
-        parts = (stem[: -len(".slice")] if stem.endswith(".slice") else stem).split("-")
-        path = "".join(f"/{'-'.join(parts[:depth])}.slice" for depth in range(1, len(parts) + 1))
-    if not rules.machine.has_group(path):
+    path = group_of(rules.config, key)
+    if path in rules.machine.absent_groups:
         message = (
             f"there is no control group {path}, and the kubelet makes none: name one of this node, or leave it out"
         )

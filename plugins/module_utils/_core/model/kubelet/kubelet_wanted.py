@@ -60,8 +60,7 @@ class Machine(NamedTuple):
     ``reserved`` and ``isolated`` are the profile's pools (None: it has none), ``isolcpus`` what the kernel isolates. ``numa`` has the
     bytes of each NUMA node by kind (memory, hugepages-2Mi …) with the hugepages that the profile declares; ``pids`` is the smaller of
     pid_max and threads-max (None: not known). ``exclusive`` are the CPUs that workloads of an earlier profile keep until they stop,
-    ``with_cpus`` the NUMA nodes that have CPUs.
-    ``has_group`` tells whether a control group is there, or is made by a unit file.
+    ``with_cpus`` the NUMA nodes that have CPUs, ``absent_groups`` the control groups (paths) that a configuration names and nothing makes.
     """
 
     version: t.Optional[tuple[int, int]]
@@ -76,7 +75,7 @@ class Machine(NamedTuple):
     swap: bool = False
     exclusive: frozenset[int] = cpuset.EMPTY
     with_cpus: frozenset[int] = cpuset.EMPTY
-    has_group: t.Callable[[str], bool] = bool
+    absent_groups: frozenset[str] = frozenset()
 
 
 class Wanted(NamedTuple):

@@ -86,7 +86,7 @@ REFUSED: list[tuple[dict[str, t.Any], dict[str, t.Any], str]] = [
     ({"enforceNodeAllocatable": ["system-reserved"]}, {}, "enforceNodeAllocatable: system-reserved: needs systemReservedCgroup"),
     *(
         ({"enforceNodeAllocatable": ["kube-reserved"], "kubeReservedCgroup": group, "cgroupDriver": driver},
-         {"has_group": lambda path: path in ("/a.slice", "/kube", "/a.slice/kubelet.service")}, f"kubeReservedCgroup: {group}: {said}")
+         {"absent_groups": {"/b.slice", "/a.slice/a-b.slice", "/kube.slice"}}, f"kubeReservedCgroup: {group}: {said}")
         for driver, group, said in (
             ("cgroupfs", "/b.slice", "there is no control group /b.slice, and"),
             ("systemd", "/b", "there is no control group /b.slice, and"),
@@ -97,7 +97,7 @@ REFUSED: list[tuple[dict[str, t.Any], dict[str, t.Any], str]] = [
         )
     ),
     (
-        {"enforceNodeAllocatable": ["system-reserved-compressible"], "systemReservedCgroup": "/s"}, {"has_group": lambda path: False},
+        {"enforceNodeAllocatable": ["system-reserved-compressible"], "systemReservedCgroup": "/s"}, {"absent_groups": {"/s"}},
         "systemReservedCgroup: /s: there is no control group /s",
     ),
     (
@@ -250,11 +250,11 @@ RIGHT: list[tuple[dict[str, t.Any], dict[str, t.Any]]] = [
     ({"enforceNodeAllocatable": ["none"], "cgroupsPerQOS": False}, {}),
     ({"enforceNodeAllocatable": [], "cgroupsPerQOS": False}, {}),
     ({"enforceNodeAllocatable": ["system-reserved"], "systemReservedCgroup": "/system.slice"}, {}),
-    ({"kubeReservedCgroup": "/lost"}, {"has_group": lambda path: False}),
+    ({"kubeReservedCgroup": "/lost"}, {"absent_groups": {"/lost"}}),
     *(
         (
             {"enforceNodeAllocatable": ["kube-reserved"], "kubeReservedCgroup": group, "cgroupDriver": driver},
-            {"has_group": lambda path: path in ("/a.slice", "/a.slice/a-b.slice", "/kube")},
+            {"absent_groups": {"/a", "/x/a-b.slice", "/a.slice/", "/kube.slice"}},
         )
         for driver, group in (
             ("systemd", "/a"),
@@ -453,3 +453,17 @@ def test_no_configuration_of_others_is_too_odd_to_judge(config: dict[str, t.Any]
     for one in (*kubelet_drift.changing(in_force, then), *kubelet_drift.overridden(then, wanted)):
         assert one.key
     assert kubelet_drift.changing(then, then) == []
+
+
+@pytest.mark.parametrize(
+    ("driver", "said", "path"),
+    [
+        ("systemd", "/a", "/a.slice"),
+        ("systemd", "/x/a-b.slice", "/a.slice/a-b.slice"),
+        ("systemd", "/a.slice/", "/a.slice"),
+        ("cgroupfs", "/kube", "/kube"),
+    ],
+)
+def test_a_control_group_is_looked_for_where_the_kubelet_does(driver: str, said: str, path: str) -> None:
+    config = effective([Layer("", {"cgroupDriver": driver, "systemReservedCgroup": said})])
+    assert kubelet_rules.groups_of(config) == {path}
