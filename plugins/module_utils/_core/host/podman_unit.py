@@ -41,11 +41,8 @@ LIMITS = {
     "UMask": "0022",
     "WorkingDirectory": "/",
 }
-AS_IDLE = {
-    "CPUSchedulingPolicy": "idle",
-    "IOSchedulingClass": "idle",
-    "CPUWeight": "1",
-}  # systemd 252 is the first that knows CPUWeight=idle
+# systemd 252 is the first that knows CPUWeight=idle.
+AS_IDLE = {"CPUSchedulingPolicy": "idle", "IOSchedulingClass": "idle", "CPUWeight": "1"}
 
 
 class ServiceError(Exception):
