@@ -91,6 +91,12 @@ _value:
 """
 
 UNREACHABLE = "unreachable: "
+OF_PASSES = (
+    "pass",
+    "images",
+    "disk use",
+    "dead",
+)  # what a pass of garbage collection found: roles/corral/tasks/health.yml
 DIFFERS = "differs from the profile that it has applied"
 HEADS = {
     "stop": f"{DIFFERS}; set corral_on_drift to overwrite to correct it, or to adopt to keep it:",
@@ -233,7 +239,8 @@ def staying_lines(profile: t.Mapping[str, t.Any], require_in_sync: bool) -> list
     goes_back = "stays, so the host goes back unless corral_require_in_sync is false:"
     lines: dict[str, list[str]] = {}
     for one in items:
-        head = goes_back if require_in_sync and one.get("manager") != "gc" else "stays:"
+        left_undone = one.get("manager") == "gc" and one.get("property") in OF_PASSES
+        head = goes_back if require_in_sync and not left_undone else "stays:"
         lines.setdefault(head, [head]).append(f"  {one['text']}")
     return [line for part in lines.values() for line in part]
 

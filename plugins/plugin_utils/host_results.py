@@ -26,9 +26,10 @@ NONCHARACTERS = "\ufffe\uffff"  # no XML can have them
 UNPRINTABLE = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, directions of text, half characters, line separators
 ITEM_VERDICTS = ("drift", "unchangeable", "unknown")
 NOTHING = type(None)
+# Facts of no node (roles/corral/tasks/facts.yml): variables of Corral's and of the inventory's, and what templates have of their own.
 RESERVED = re.compile(
-    "_*corral_|inventory_|(group_names|lookup|omit|q|query)$"
-)  # facts of no node (roles/corral/tasks/facts.yml)
+    "_*corral_|inventory_|(group_names|lookup|omit|q|query|now|undef|dict|range|namespace|cycler|joiner|lipsum)$"
+)
 TEXTS = ("name", "mode")
 MAPPINGS = ("pools", "effective_profile", "paused", "unconfirmed", "adopted")
 LINES = ("cpu_map", "cpu_map_now", "gc_report", "notes")
@@ -80,7 +81,7 @@ def refuse_facts(variables: t.Mapping[str, t.Any]) -> None:
     if names:
         raise ValueError(
             "the node returned facts that are named as variables of Corral or of the inventory "
-            f"({printable(', '.join(sorted(names)))}): look at the node"
+            f"({printable(', '.join(sorted(names)))}): look at the node, and at tasks that set such a name with cacheable"
         )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible import errors, template
+from ansible import constants, errors, template
 from ansible.errors import AnsibleLookupError
 
 # ansible-core before 2.19 has no error for an omitted value, but a text that stands for it: the variable omit.
@@ -22,11 +22,14 @@ IN_PLACE_OF_A_FACT = getattr(template, "trust_as_template", str)("{{ lookup('cor
 WITH_FACTS = ("ansible_",)  # how the names of facts begin that a layer may be made of: they are no variables of a user
 
 
-class Facts:
-    """What Ansible remembers of nodes, in part: facts whose names begin with one of `kept`."""
+LOOKUPS = ("lookup", "query", "q")
 
-    def __init__(self, cache: t.Any, kept: tuple[str, ...]) -> None:
-        self.cache, self.kept = cache, kept
+
+class Facts:
+    """What Ansible remembers of nodes, in part: of one host the facts whose names begin with one of `kept`."""
+
+    def __init__(self, cache: t.Any, host: str, kept: tuple[str, ...]) -> None:
+        self.cache, self.host, self.kept = cache, host, kept
 
     def all(self, host: str) -> dict[str, t.Any]:
         try:
@@ -35,21 +38,49 @@ class Facts:
             return {}
 
     def get(self, host: str, dummy: object = None) -> dict[str, t.Any]:
-        return {name: fact for name, fact in self.all(host).items() if name.startswith(self.kept)}
+        mine = self.all(host) if host == self.host else {}
+        return {name: fact for name, fact in mine.items() if name.startswith(self.kept)}
 
 
 def resolved(
     loader: t.Any, variables: t.Mapping[str, t.Any], value: t.Any, name: str, kept: tuple[str, ...] = ()
 ) -> t.Any:
-    """A value without templates. An error names the variable or the file, which Ansible's own leaves out."""
+    """A value without templates. An error names the variable or the file, which Ansible's own leaves out.
+
+    What is made of a fact that is ``kept`` is made of no lookup: by it the node would say what the controller reads or runs.
+    """
+    try:
+        return without(loader, variables, value, name, ())
+    except FactFound:
+        if not kept:
+            raise
+    if not isinstance(value, (dict, list)):
+        return without(loader, variables, value, name, kept)
+    parts = {}
+    for place, one in value.items() if isinstance(value, dict) else enumerate(value):
+        try:
+            parts[place] = resolved(loader, variables, one, name, kept)
+        except OMITTED:
+            pass
+    return parts if isinstance(value, dict) else list(parts.values())
+
+
+class FactFound(AnsibleLookupError):
+    """A value is made of a fact."""
+
+
+def without(loader: t.Any, variables: t.Mapping[str, t.Any], value: t.Any, name: str, kept: tuple[str, ...]) -> t.Any:
+    """A value with those facts of its own host alone that are ``kept``; with any of them without lookups. Raises FactFound for others."""
+    if "hostvars" not in variables:
+        raise AnsibleLookupError(f"{name}: ask for it in a task of the host itself, not by the variables of another")
     # Ansible's own: ansible_facts has the names without ansible_, so ansible_domain and a fact domain are one there.
     manager = variables["hostvars"]._variable_manager
-    facts = Facts(manager._fact_cache, kept)
-    names = {fact for fact in facts.all(variables["inventory_hostname"]) if not fact.startswith(kept)} | {"vars"}
-    known = {
-        **variables,
-        **dict.fromkeys(names if kept else names | {"ansible_facts", "ansible_local"}, IN_PLACE_OF_A_FACT),
-    }
+    facts = Facts(manager._fact_cache, variables["inventory_hostname"], kept)
+    injected = facts.all(facts.host) if constants.INJECT_FACTS_AS_VARS else ()
+    names = {fact for fact in injected if not (kept and fact.startswith(kept))} | {"vars"}
+    names |= set() if kept else {"ansible_facts", "ansible_local"}
+    instead = dict.fromkeys(LOOKUPS, "a lookup") if kept else {}
+    known = {**variables, **dict.fromkeys(names, IN_PLACE_OF_A_FACT), **instead}
     manager._fact_cache = facts  # what hostvars reads
     try:
         return template.Templar(loader, known).template(value)
@@ -57,11 +88,13 @@ def resolved(
         raise
     except errors.AnsibleError as error:
         why = str(error.message)
+        if kept and "not callable" in why:
+            said = f"it is made of {FACT} and of a lookup, which would read what the node says: make it of one of them"
+            raise AnsibleLookupError(f"{name}: {said}", obj=error.obj) from None
         if FACT in why:
-            instead = (
-                "write ansible_facts.NAME for one of its own" if kept else "write it with variables of the inventory"
-            )
-            why = f"it is made of {FACT}, or of vars, which has them: {instead}"
+            way = "write ansible_facts.NAME for one of its own" if kept else "write it with variables of the inventory"
+            said = f"{name}: it is made of {FACT}, or of vars, which has them: {way}"
+            raise FactFound(said, obj=error.obj) from None
         raise AnsibleLookupError(f"{name}: {why}", obj=error.obj) from None
     finally:
         manager._fact_cache = facts.cache

@@ -27,7 +27,13 @@ REFUSED = "returned facts that are named as variables of Corral or of the invent
 
 
 def played(
-    folder: Path, playbook: str, facts: dict[str, object], variables: dict[str, object], *, cached: bool = False
+    folder: Path,
+    playbook: str,
+    facts: dict[str, object],
+    variables: dict[str, object],
+    *,
+    cached: bool = False,
+    **returned: object,
 ) -> tuple[int, str]:
     """Run a playbook on a node each of whose modules returns these facts; returns its exit code and output."""
     result = {
@@ -37,6 +43,7 @@ def played(
         "changes": [],
         "by_key": [],
         "in_sync": True,
+        **returned,
     }
     node = folder / "node"
     node.write_text(f"#!{sys.executable}\nprint({json.dumps(result)!r})\n", encoding="utf-8")
@@ -56,7 +63,8 @@ def played(
     done = subprocess.run(
         [str(command), "-i", "hosts.json", playbook],
         cwd=folder, capture_output=True, text=True, check=False, timeout=120,
-        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(CHECKOUT / ".ansible/collections"), "ANSIBLE_PIPELINING": "0", **cache},
+        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(CHECKOUT / ".ansible/collections"), "ANSIBLE_PIPELINING": "0",
+             "ANSIBLE_SHOW_CUSTOM_STATS": "1", **cache},
     )  # fmt: skip
     return done.returncode, " ".join((done.stdout + done.stderr).split())
 
@@ -84,7 +92,9 @@ def test_a_node_does_not_say_where_the_inventory_is_and_what_it_is_called_there(
     assert not put.exists() and not (tmp_path / "corral_adopted").exists()
 
 
-@pytest.mark.parametrize("fact", ["corral_drain", "__corral_drains", "inventory_dir", "omit", "query"])
+@pytest.mark.parametrize(
+    "fact", ["corral_drain", "__corral_drains", "inventory_dir", "omit", "query", "dict", "now", "undef", "range"]
+)
 def test_names_that_are_no_fact_of_a_node(fact: str) -> None:
     with pytest.raises(ValueError, match=fact):
         host_results.refuse_facts({"ansible_facts": {fact: 1}})
@@ -195,3 +205,61 @@ def test_what_is_made_of_no_fact_is_as_ever_and_a_profile_has_facts_of_its_node(
     assert "corral_x: 'none_such' is undefined" in said.replace("''", "'"), said  # ansible-core 2.16 prints it as YAML
     layers = json.loads((tmp_path / "layers").read_text())
     assert layers == [{"origin": "corral_profile", "profile": {"name": "node.org x example.org"}}]
+
+
+@pytest.mark.parametrize(
+    "data", [{"corral_drift_hosts": "", "corral_drift_summary": "fine", "corral_hosts": "n9"}, "none", ["a"]]
+)
+def test_a_node_says_nothing_of_the_whole_run(tmp_path: Path, data: object) -> None:
+    """Ansible takes statistics of whatever a module returns; those of a run are handed on to the next job."""
+    drift = [
+        {
+            "manager": "cpu",
+            "subject": "s",
+            "property": "p",
+            "verdict": "drift",
+            "when": "now",
+            "disruption": "none",
+            "text": "it drifts",
+        }
+    ]
+    stats = {"data": data, "aggregate": True, "per_host": False}
+    code, said = played(tmp_path, "corral.node.drift", {}, {}, ansible_stats=stats, drift=drift)
+    assert code == 0 and "Unexpected" not in said, said
+    handed = said.partition("CUSTOM STATS")[2].replace("[ ", "[").replace(" ]", "]")
+    assert '"corral_drift_hosts": ["n1"]' in handed and "n9" not in handed and "fine" not in handed, handed
+
+
+def test_a_layer_that_is_made_of_a_fact_is_made_of_no_lookup(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("STOLEN")
+    layers = {
+        "corral_0": {"name": "{{ lookup('ansible.builtin.file', '" + str(tmp_path) + "/' ~ ansible_facts.domain) }}"},
+        "corral_1": {"name": "{{ q('ansible.builtin.pipe', 'touch ' ~ ansible_domain) | first }}"},
+        "corral_2": {"name": "{{ ansible_domain }}", "mode": "{{ lookup('ansible.builtin.file', '" + str(tmp_path / "secret") + "') }}",
+                     "pids": {"reserved": "{{ omit }}"}},
+    }  # fmt: skip
+    for name, layer in layers.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        read = "{{ query('corral.node.profile_layers') }}"
+        write = {
+            "copy": {"content": read, "dest": f"{folder}/layers"},
+            "delegate_to": "localhost",
+            "vars": HERE,
+            "ignore_errors": True,
+        }
+        (folder / "play.yml").write_text(
+            json.dumps([{"hosts": "all", "gather_facts": False, "tasks": [{"ansible.builtin.ping": {}}, write]}])
+        )
+        made = str(folder / "made") if name == "corral_1" else "secret"
+        dummy, said = played(
+            folder, "play.yml", {"ansible_domain": made}, {"corral_profile": layer, "corral_profile_file": None}
+        )
+        assert not (folder / "made").exists()
+        if name != "corral_2":
+            assert "corral_profile: it is made of a fact of a node and of a lookup" in said, said
+            assert not (folder / "layers").exists()
+            continue
+        (found,) = json.loads((folder / "layers").read_text())
+        assert (found["profile"]["name"], found["profile"]["mode"]) == ("secret", "STOLEN"), said
+        assert len(str(found["profile"]["pids"])) < 60

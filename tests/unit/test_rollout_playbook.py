@@ -147,7 +147,7 @@ def decided(node, asked, check):
         result.update(drift=[item], in_sync=False)
     if ACTION == "profile" and node.get("stays"):
         item = dict(subject="x.service", when="now", verdict="unchangeable", disruption="none", text="! x.service: outside all slices",
-                    manager=node["stays"])
+                    manager=node["stays"], property=node.get("left", "owner"))
         result.update(drift=[item], in_sync=False)
     if ACTION == "profile":
         after["seconds"] = seconds or node.get("seconds")
@@ -775,6 +775,9 @@ def test_what_stays_is_named_before_the_first_host_is_touched_and_is_why_it_goes
 def test_what_garbage_collection_left_undone_stops_no_rollout(fleet: Fleet) -> None:
     """A user whose storage is collected could bring it about."""
     fleet.set("a", stays="gc")
+    code, said, order = fleet.play("--check", "--limit", "a")
+    assert code == 0 and "goes back unless" in said, "a second program that collects is no user's doing"
+    fleet.set("a", stays="gc", left="pass")
     code, said, order = fleet.play(
         "--limit", "a", corral_health_command=["sh", "-c", 'echo "$HOST healthy" >>"$ORDER"']
     )
