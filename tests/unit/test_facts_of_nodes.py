@@ -64,7 +64,7 @@ def played(
         [str(command), "-i", "hosts.json", playbook],
         cwd=folder, capture_output=True, text=True, check=False, timeout=120,
         env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(CHECKOUT / ".ansible/collections"), "ANSIBLE_PIPELINING": "0",
-             "ANSIBLE_SHOW_CUSTOM_STATS": "1", **cache},
+             "ANSIBLE_SHOW_CUSTOM_STATS": "1", "ANSIBLE_CALLBACK_RESULT_FORMAT": "json", **cache},
     )  # fmt: skip
     return done.returncode, " ".join((done.stdout + done.stderr).split())
 
