@@ -18,7 +18,7 @@ from ._core import main
 from ._core.constants import SCHEMA
 from ._core.host import pause_file, preflight, recorded_tree, state, trusted_program, unconfirmed_file
 from ._core.host.discovery import sysfs
-from ._core.host.files import Host
+from ._core.host.files import Host, Unreadable
 from ._core.managers import agent_install, declaration, registry
 from ._core.model.cpu import published_pools
 from ._core.model.plan.context import Context
@@ -67,6 +67,8 @@ def run(spec: dict[str, t.Any], task: t.Callable[[AnsibleModule, Host], dict[str
         for problem in problems:
             problem["value"] = None if problem["value"] is None else str(problem["value"])
         module.fail_json(msg=str(error), problems=problems)
+    except Unreadable as error:
+        module.fail_json(msg=printable(error.advised), problems=[])
     except OSError as error:
         module.fail_json(msg=printable(f"{error.filename or 'the node'}: {error.strerror or error}"), problems=[])
     if result.pop("failed", False):

@@ -236,7 +236,16 @@ BESIDE_HOST = {
     "host/recorded_tree.py",
     "host/snapshot.py",
 }
-NOT_THE_MACHINE = {"os.EX_OK", "os.environ", "os.environ.get", "os.geteuid", "os.path", "os.path.dirname", "os.sysconf"}
+NOT_THE_MACHINE = {
+    "os.EX_OK",
+    "os.environ",
+    "os.environ.get",
+    "os.geteuid",
+    "os.path",
+    "os.path.dirname",
+    "os.strerror",
+    "os.sysconf",
+}
 
 
 # Where text of others comes in, by what shows it. What these files make of it is escaped there, or where it becomes a value that is

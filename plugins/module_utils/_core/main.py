@@ -16,7 +16,7 @@ import os
 import sys
 
 from .host import recorded_inputs
-from .host.files import Host
+from .host.files import Host, Unreadable
 from .host.lock import Lock
 
 TYPE_CHECKING = False
@@ -53,9 +53,9 @@ def main(argv: t.Optional[t.Sequence[str]] = None) -> int:
     except Exception as error:
         from .model.values.errors import CorralError
 
-        if not isinstance(error, CorralError):
+        if not isinstance(error, (CorralError, Unreadable)):
             raise
-        said = str(error)
+        said = error.advised if isinstance(error, Unreadable) else str(error)
     from .constants import ERROR
     from .model.values.printable_text import printable
 

@@ -15,7 +15,7 @@ import typing as t
 
 from ..constants import SCHEMA
 from ..host import lock, other_gc, pause_file, state
-from ..host.files import Host
+from ..host.files import Host, Unreadable
 from ..host.podman_cli import ROOT, USERS_ITEMS, Podmans
 from ..model.gc_policy import gc_records
 from ..model.gc_policy.gc_records import Clock, Records
@@ -105,7 +105,7 @@ def collect(host: Host, declared: Profile, request: Request, stop: Stop) -> Resu
     except OSError as error:
         said = f"{error.filename or state.GC_RECORDS}: cannot be written ({error.strerror}): nothing is removed without a record"
         return result._replace(error=said)
-    except CorralError as error:  # What was removed before it is reported all the same.
+    except (CorralError, Unreadable) as error:  # What was removed before it is reported all the same.
         return result._replace(error=one_line(error))
     finally:
         podmans.close()
@@ -245,7 +245,7 @@ def ended(host: Host, declared: Profile, result: Result, tell: t.Callable[[Host,
         if written(host, declared, lambda current: tell(host, current, result)):
             return result
         return result._replace(error=LEFT)
-    except CorralError as error:
+    except (CorralError, Unreadable) as error:
         said = one_line(error)
     except OSError as error:
         said = f"{error.filename or state.GC_STATUS}: {error.strerror or error}"
@@ -324,7 +324,7 @@ def tick(host: Host, tell: t.Callable[[str, int], None], stop: t.Optional[Stop] 
         before = read_status(host)
         # The node's own timer publishes what this leaves of the node.
         result = ended(host, declared, collect(host, declared, Request(due_only=True), stop or new_stop(host)), publish)
-    except CorralError as error:
+    except (CorralError, Unreadable) as error:
         # An invalid profile does not say what may be removed, so nothing is. The tick reports it.
         tell(f"not collected: {one_line(error)}", 3)
         return idle._replace(error=str(error))

@@ -54,12 +54,20 @@ class Entry:
         self.st_mtime = written
         self.content = content
 
-    st_ino = st_rdev = 0
+    st_ino = st_rdev = st_uid = 0
+    st_nlink = 1  # They are not counted.
 
     @property
     def st_ctime(self) -> int:
         """When it changed last: an archive has no other time."""
         return self.st_mtime
+
+    @property
+    def st_mtime_ns(self) -> int:
+        """When it was written, in nanoseconds."""
+        return self.st_mtime * 10**9
+
+    st_ctime_ns = st_mtime_ns
 
     @property
     def st_size(self) -> int:

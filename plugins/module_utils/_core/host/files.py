@@ -34,6 +34,52 @@ READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 # One read returns so many bytes of a file that is long enough: the kernel makes its files by the page, of short lines (seq_file).
 ONE_READ = 2048
 TRIES = 100  # of a folder that other processes make and remove meanwhile
+# With these the kernel says that no such thing is there: no name, nor can there be one; a folder, or links that lead to no file; a
+# process or a device that is gone (procfs, kernfs); a value that this object does not have (the processes of a threaded group).
+ABSENT = (
+    errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EISDIR, errno.ELOOP, errno.ESRCH, errno.ENODEV, errno.EOPNOTSUPP
+)  # fmt: skip
+DENIED = "run as root; where root is denied, see the log of the security module, and how the file system is mounted"
+WAY_OUT = {
+    errno.EACCES: DENIED,
+    errno.EPERM: DENIED,
+    errno.EFBIG: "make it smaller, or remove it",
+    errno.EMFILE: "raise the limit of open files of this process (LimitNOFILE=, ulimit -n)",
+    errno.ENFILE: "raise fs.file-max, or end what holds files open",
+    errno.ENOMEM: "free memory",
+}
+OTHER_WAY = "see the kernel's log (dmesg), and mend what it names"
+
+
+class Unreadable(Exception):
+    """Something is at a path, or may be, and it cannot be read: only "unknown" follows from that, and no write.
+
+    It is no OSError and no CorralError: whoever takes one of these for "absent" or "refused" does not take this one.
+    """
+
+    def __init__(self, path: str, number: int) -> None:
+        super().__init__(path, number)
+        self.path, self.errno = path, number
+
+    def __str__(self) -> str:
+        return f"{self.path}: cannot be read: {self.why}"
+
+    @property
+    def why(self) -> str:
+        """The kernel's text and the error's name."""
+        if self.errno == errno.EFBIG:
+            return TOO_LARGE
+        return f"{os.strerror(self.errno)} ({errno.errorcode.get(self.errno, self.errno)})"
+
+    @property
+    def advised(self) -> str:
+        """The same, with what to do."""
+        return f"{self.path}: cannot be read: {self.advice}"
+
+    @property
+    def advice(self) -> str:
+        """Why, and what to do."""
+        return f"{self.why}: {WAY_OUT.get(self.errno, OTHER_WAY)}"
 
 
 def boot_clock() -> float:
@@ -42,9 +88,9 @@ def boot_clock() -> float:
 
 
 class Host:
-    """A machine under ``root``. Reads never raise; writes raise OSError.
+    """A machine under ``root``. A read has three outcomes: a value, None (or nothing) where the path is absent, and Unreadable.
 
-    ``errors`` maps each path that could not be read to its errno; ``recorded`` (a dict while recording) has each question
+    Writes raise OSError. ``recorded`` (a dict while recording) has each question
     (method and its words) with the first answer to it; ``writes`` and ``commands`` count, so that a test can show that
     a converged run does neither.
     """
@@ -59,7 +105,6 @@ class Host:
         record: bool = False,
     ) -> None:
         self.root = os.path.abspath(root).rstrip("/")
-        self.errors: dict[str, int] = {}
         self.recorded: t.Optional[dict[tuple[t.Any, ...], t.Any]] = {} if record else None
         self.writes: list[str] = []
         self.commands: list[tuple[str, ...]] = []
@@ -122,17 +167,51 @@ class Host:
         finally:
             self.recorded = recorded
 
-    def read(self, path: str, *, follow: bool = True) -> t.Optional[str]:
-        """The file's text, undecodable bytes replaced; None when it is absent or cannot be read (see ``errors``).
+    def attempt(self, ask: t.Callable[..., Answer], path: str, *words: t.Any) -> t.Union[Answer, Unreadable]:
+        """The answer of one of the methods below, or its error, for a caller that says what follows from it."""
+        try:
+            return ask(path, *words)
+        except Unreadable as error:
+            self.tell(error.errno, "errno_of", path, ask.__name__, *words)
+            return error
 
-        Without ``follow`` a link cannot be read.
-        """
+    def if_readable(self, ask: t.Callable[..., Answer], path: str, *words: t.Any) -> t.Optional[Answer]:
+        """The answer; None where it cannot be read, for what no decision rests on: each caller is listed in test_reads.py."""
+        found = self.attempt(ask, path, *words)
+        return None if isinstance(found, Unreadable) else found
+
+    def errno_of(self, path: str, method: str, *words: t.Any) -> int:
+        """The error with which a question ends; 0 where it has an answer."""
+        found = self.unrecorded(lambda: self.attempt(getattr(self, method), path, *words))
+        return found.errno if isinstance(found, Unreadable) else 0
+
+    @staticmethod
+    def absent(path: str, error: Exception) -> None:
+        """Return where an error says that nothing is at the path: a ValueError does, of a name that none can have. Else raise Unreadable."""
+        number = errno.ENOENT if isinstance(error, ValueError) else getattr(error, "errno", None) or errno.EIO
+        if number not in ABSENT and path:  # "" is no path (ENOENT); below a root it would be the root.
+            raise Unreadable(path, number) from None
+
+    def found(self, path: str, follow: bool = True) -> t.Optional[os.stat_result]:
+        """What is at a path, as stat(2) says it; None where nothing is. It is part of other questions, and is not kept."""
+        try:
+            return os.stat(self.at(path), follow_symlinks=follow)
+        except (OSError, ValueError) as error:
+            return self.absent(path, error)
+
+    def read(self, path: str, *, follow: bool = True) -> t.Optional[str]:
+        """The file's text, undecodable bytes replaced; None where no file is: absent, a folder, or without ``follow`` a link."""
         data = self.read_bytes(path, follow=follow)
         return None if data is None else data.decode("utf-8", "replace")
 
     def read_bytes(self, path: str, follow: bool = True) -> t.Optional[bytes]:
-        """The file's bytes; None when it is absent, cannot be read, or has more than READ_LIMIT of them (EFBIG)."""
-        return self.tell(self._read(path, follow), "read_bytes", path, follow)
+        """The file's bytes; None where no file is. More than READ_LIMIT of them cannot be read (EFBIG)."""
+        data: t.Optional[bytes] = None
+        try:
+            data = self._read(path, follow)
+        except (OSError, ValueError) as error:
+            self.absent(path, error)
+        return self.tell(data, "read_bytes", path, follow)
 
     def lines(self, path: str, word: str) -> t.Optional[str]:
         """The lines of a file that hold ``word``, where other lines do not matter; None as in read()."""
@@ -150,46 +229,47 @@ class Host:
         words.pop(str(os.getpid()), None)
         return self.tell([word for word in words if word.isascii() and word.isdigit()], "processes", path)
 
-    def _read(self, path: str, follow: bool) -> t.Optional[bytes]:
-        try:
-            file = os.open(self.at(path), READ_FLAGS if follow else READ_FLAGS | os.O_NOFOLLOW)
-        except (OSError, ValueError) as error:
-            self.errors[path] = getattr(error, "errno", None) or errno.EINVAL
-            return None
+    def _read(self, path: str, follow: bool) -> bytes:
+        """The bytes. Raises OSError and ValueError."""
+        file = os.open(self.at(path), READ_FLAGS if follow else READ_FLAGS | os.O_NOFOLLOW)
         try:
             chunks = [os.read(file, 65536)]
             size = len(chunks[0])
             while chunks[-1]:
                 if size > READ_LIMIT:
-                    self.errors[path] = errno.EFBIG
-                    return None
+                    raise OSError(errno.EFBIG, TOO_LARGE)
                 chunks.append(os.read(file, 65536))
                 size += len(chunks[-1])
             return b"".join(chunks)
-        except OSError as error:
-            self.errors[path] = error.errno or errno.EIO
-            return None
         finally:
             os.close(file)
 
     def names(self, path: str) -> list[str]:
-        """The names in a directory, sorted; empty when it is absent or cannot be read."""
+        """The names in a directory, sorted; empty when it is absent."""
         try:
-            found = sorted(os.listdir(self.at(path)))
+            found = sorted(self._names(path))
         except (OSError, ValueError) as error:
-            self.errors[path] = getattr(error, "errno", None) or errno.EINVAL
+            self.absent(path, error)
             found = []
         return self.tell(found, "names", path)
 
+    def _names(self, path: str) -> list[str]:
+        """The names in a directory. Raises OSError and ValueError."""
+        return os.listdir(self.at(path))
+
     def folders(self, path: str) -> list[str]:
-        """The names of the directories in a directory, sorted, links not followed; empty when it cannot be read."""
+        """The names of the directories in a directory, sorted, links not followed; empty when it is absent."""
         try:
-            with os.scandir(self.at(path)) as entries:
-                found = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+            found = sorted(self._folders(path))
         except (OSError, ValueError) as error:
-            self.errors[path] = getattr(error, "errno", None) or errno.EINVAL
+            self.absent(path, error)
             found = []
         return self.tell(found, "folders", path)
+
+    def _folders(self, path: str) -> list[str]:
+        """The names of the directories in a directory. Raises OSError and ValueError."""
+        with os.scandir(self.at(path)) as entries:
+            return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
 
     def names_like(self, path: str, ends: tuple[tuple[str, str], ...]) -> list[str]:
         """The names in a directory that begin and end in one of these ways, sorted; the others do not matter."""
@@ -204,116 +284,101 @@ class Host:
 
     def exists(self, path: str) -> bool:
         """Whether something is there, links followed."""
-        return self.tell(os.path.exists(self.at(path)), "exists", path)
+        return self.tell(self.found(path) is not None, "exists", path)
 
     def is_dir(self, path: str) -> bool:
         """Whether a directory is there, links followed."""
-        return self.tell(os.path.isdir(self.at(path)), "is_dir", path)
+        found = self.found(path)
+        return self.tell(found is not None and stat.S_ISDIR(found.st_mode), "is_dir", path)
 
     def link(self, path: str) -> t.Optional[str]:
         """The text of a symbolic link, None when ``path`` is none."""
         try:
-            text = os.readlink(self.at(path))
-        except (OSError, ValueError):
+            text = self._link(path)
+        except (OSError, ValueError) as error:
             text = None
+            if getattr(error, "errno", None) != errno.EINVAL:  # It is no link (readlink(2)).
+                self.absent(path, error)
         return self.tell(text, "link", path)
+
+    def _link(self, path: str) -> str:
+        """The text of a symbolic link. Raises OSError and ValueError."""
+        return os.readlink(self.at(path))
 
     def device(self, path: str) -> t.Optional[str]:
         """``char/1:3`` or ``block/8:0`` of a device file, as below /sys/dev, links followed; None for anything else."""
-        try:
-            found = os.stat(self.at(path))
-        except (OSError, ValueError):
-            return self.tell(None, "device", path)
-        return self.tell(device_number(found), "device", path)
+        found = self.found(path)
+        return self.tell(None if found is None else device_number(found), "device", path)
 
     def is_claimed(self, path: str) -> bool:
-        """Whether a device is in use so that no other can have it (EBUSY), or cannot be looked at: a disk that is mounted or a part of
-        another one, an IOMMU group that a process has open.
+        """Whether a device is in use so that no other can have it (EBUSY; EPERM of an IOMMU group that is), or its path leads nowhere: a
+        disk that is mounted or a part of another one, an IOMMU group that a process has open.
         """
+        claimed = False
         try:
             os.close(os.open(self.at(path), READ_FLAGS | os.O_EXCL))
         except (OSError, ValueError) as error:
-            absent = (errno.ENOENT, errno.ENXIO, errno.ENODEV, errno.ENOMEDIUM)
-            return self.tell(getattr(error, "errno", None) not in absent, "is_claimed", path)
-        return self.tell(False, "is_claimed", path)
+            number = getattr(error, "errno", None)
+            claimed = number not in (errno.ENOENT, errno.ENXIO, errno.ENODEV, errno.ENOMEDIUM)
+            if claimed and number not in (errno.EBUSY, errno.EPERM):
+                self.absent(path, error)
+        return self.tell(claimed, "is_claimed", path)
 
     def mode(self, path: str) -> t.Optional[int]:
         """The permission bits of what is there (0o644), None when nothing is."""
-        try:
-            mode = stat.S_IMODE(os.lstat(self.at(path)).st_mode)
-        except (OSError, ValueError):
-            mode = None
-        return self.tell(mode, "mode", path)
+        found = self.found(path, False)
+        return self.tell(None if found is None else stat.S_IMODE(found.st_mode), "mode", path)
 
     def permissions(self, path: str) -> t.Optional[tuple[int, int]]:
         """The mode of what is there, its type included, and its owner; links are not followed. None where nothing is."""
-        try:
-            found = os.lstat(self.at(path))
-        except (OSError, ValueError):
-            return self.tell(None, "permissions", path)
-        return self.tell((found.st_mode, found.st_uid), "permissions", path)
+        found = self.found(path, False)
+        return self.tell(None if found is None else (found.st_mode, found.st_uid), "permissions", path)
 
     def is_setuid(self, path: str) -> bool:
-        """Whether a program takes on its owner's user id, links followed; one that cannot be looked at is none."""
-        try:
-            mode = os.stat(self.at(path)).st_mode
-        except (OSError, ValueError):
-            mode = 0
-        return self.tell(bool(mode & stat.S_ISUID), "is_setuid", path)
+        """Whether a program takes on its owner's user id, links followed."""
+        found = self.found(path)
+        return self.tell(found is not None and bool(found.st_mode & stat.S_ISUID), "is_setuid", path)
 
     def first_line(self, path: str) -> str:
-        """What follows #! in a program, as the kernel reads it (execve(2)); "" where it does not begin so, or cannot be read."""
+        """What follows #! in a program, as the kernel reads it (execve(2)); "" where it does not begin so, or is absent."""
         try:
             file = os.open(self.at(path), READ_FLAGS)
-        except (OSError, ValueError):
-            return self.tell("", "first_line", path)
-        try:
-            data = os.read(file, 256) if stat.S_ISREG(os.fstat(file).st_mode) else b""
-        finally:
-            os.close(file)
+            try:
+                data = os.read(file, 256) if stat.S_ISREG(os.fstat(file).st_mode) else b""
+            finally:
+                os.close(file)
+        except (OSError, ValueError) as error:
+            self.absent(path, error)
+            data = b""
         return self.tell(os.fsdecode(data[2:].split(b"\n")[0]) if data.startswith(b"#!") else "", "first_line", path)
 
     def modified(self, path: str) -> t.Optional[float]:
         """When a file was written last, links followed, in epoch seconds; None where there is none."""
-        try:
-            written = os.stat(self.at(path)).st_mtime
-        except (OSError, ValueError):
-            written = None
-        return self.tell(written, "modified", path)
+        found = self.found(path)
+        return self.tell(None if found is None else found.st_mtime, "modified", path)
 
     def changed(self, path: str) -> t.Optional[float]:
         """When a file, the link to it, or the names in a folder changed last, in epoch seconds; None where there is none.
 
         Unlike modified() this is no time that a program may set: also one that was put there with an older time has changed now.
         """
-        try:
-            changed = max(os.stat(self.at(path)).st_ctime, os.lstat(self.at(path)).st_ctime)
-        except (OSError, ValueError):
-            changed = None
+        found, itself = self.found(path), self.found(path, False)
+        changed = None if found is None or itself is None else max(found.st_ctime, itself.st_ctime)
         return self.tell(changed, "changed", path)
 
     def stamp(self, path: str) -> t.Optional[list[int]]:
         """A file's inode, its bytes, and when it was written and changed last in nanoseconds; None where there is none."""
-        try:
-            found = os.stat(self.at(path))
-        except (OSError, ValueError):
-            return self.tell(None, "stamp", path)
-        return self.tell([found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns], "stamp", path)
+        found = self.found(path)
+        facts = None if found is None else [found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+        return self.tell(facts, "stamp", path)
 
     def links(self, path: str) -> t.Optional[int]:
         """How many links a directory has: two, and one more for each directory in it, or 1 where the file system does not count.
 
         None where there is none. It is part of other questions, and is not kept.
         """
-        try:
-            return os.stat(self.at(path)).st_nlink
-        except OSError:
-            return None
-
-    def why(self, path: str) -> str:
-        """Why a path could not be read; "" where it could."""
-        error = self.errors.get(path)
-        return "" if error is None else TOO_LARGE if error == errno.EFBIG else os.strerror(error)
+        found = self.found(path)
+        return None if found is None else found.st_nlink
 
     def writable(self, path: str) -> bool:
         """Whether this process may write a file, or make names in a folder: not where it is immutable or mounted read-only."""
@@ -323,20 +388,20 @@ class Host:
         """Whether the file system that holds ``path`` is mounted read-only."""
         try:
             answer = bool(os.statvfs(self.at(path)).f_flag & os.ST_RDONLY)
-        except OSError:
+        except OSError as error:
+            self.absent(path, error)
             answer = False
         return self.tell(answer, "read_only", path)
 
     def space(self, path: str) -> t.Optional[tuple[int, int, int]]:
         """The file system that holds ``path``: its device, its bytes, and those that others than root may still take.
 
-        None when it cannot be read.
+        None where nothing is there.
         """
         try:
             usage, device = os.statvfs(self.at(path)), os.stat(self.at(path)).st_dev
         except OSError as error:
-            self.errors[path] = error.errno or errno.EIO
-            return None
+            return self.absent(path, error)
         return device, usage.f_blocks * usage.f_frsize, usage.f_bavail * usage.f_frsize
 
     def device_space(self, device: str) -> t.Optional[tuple[int, int, int]]:

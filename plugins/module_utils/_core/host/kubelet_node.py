@@ -7,7 +7,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import sys
 import typing as t
@@ -185,7 +187,7 @@ def add(host: Host, path: str, found: list[Layer], problems: list[str], *, drop_
     """Add what a file of configuration has, or what is wrong with it."""
     text = host.read(path)
     if text is None:
-        problems.append(f"{path}: cannot be read: {host.why(path)}")
+        problems.append(f"{path}: cannot be read: {why_none(host, path)}")
         return
     try:
         data = load(text, path)
@@ -202,6 +204,11 @@ def add(host: Host, path: str, found: list[Layer], problems: list[str], *, drop_
     if (data.get("apiVersion"), data.get("kind")) != (API_VERSION, KIND):
         problems.append(f"{path}: has no apiVersion: {API_VERSION} and kind: {KIND}: the kubelet refuses it")
     found.append(Layer(path, data, drop_in))
+
+
+def why_none(host: Host, path: str) -> str:
+    """Why there is no file."""
+    return os.strerror(errno.EISDIR if host.is_dir(path) else errno.ENOENT)
 
 
 def load(text: str, path: str) -> t.Any:

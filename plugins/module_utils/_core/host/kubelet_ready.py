@@ -21,7 +21,7 @@ import urllib.parse
 from ..model.values.errors import CorralError
 from ..model.values.records import NamedTuple
 from . import kubelet_node
-from .files import Host
+from .files import Host, Unreadable
 from .http_answer import Tls
 
 SECONDS = 5.0
@@ -90,12 +90,16 @@ def server_of(host: Host, kubeconfig: str) -> Server:
     """The server of a kubeconfig's current context, with the files of its user's certificate. Raises Unknown."""
     try:
         # A file with secrets is not among what a tick keeps.
-        text = host.unrecorded(lambda: host.read(kubeconfig))
+        text = host.unrecorded(lambda: host.attempt(host.read, kubeconfig))
+        if isinstance(text, Unreadable):
+            raise Unknown(str(text))
         data = None if text is None else kubelet_node.load(text, kubeconfig)
     except CorralError:
         raise Unknown(f"{kubeconfig} is not YAML, or PyYAML is not installed") from None
     if data is None:
-        raise Unknown(f"{kubeconfig}: {host.why(kubeconfig)}" if text is None else f"{kubeconfig} is empty")
+        raise Unknown(
+            f"{kubeconfig}: {kubelet_node.why_none(host, kubeconfig)}" if text is None else f"{kubeconfig} is empty"
+        )
     try:
         context = named(data, "contexts", "context", data["current-context"])
         cluster = named(data, "clusters", "cluster", context["cluster"])

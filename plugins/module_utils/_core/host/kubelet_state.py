@@ -131,10 +131,10 @@ def settings_of(config: Config, topology: Topology) -> CpuSettings:
 
 def inspect_cpus(host: Host, root_dir: str, config: Config, topology: Topology) -> tuple[File, t.Optional[CpuState]]:
     """The CPU manager's file. What was read of one that is refused counts for the findings all the same."""
-    path, text = f"{root_dir}/{CPU.file}", host.read(f"{root_dir}/{CPU.file}")
-    found = unread(host, path, text)
+    path = cpu_file(root_dir)
+    text = host.read(path)
     if text is None:
-        return found or File(path, exists=False), None
+        return unread(host, path), None
     read = state_files.read(CPU, text, pod_level=gate(config))
     file = File(path, exists=True, version=read.version)
     if read.refusal:
@@ -154,10 +154,10 @@ def inspect_cpus(host: Host, root_dir: str, config: Config, topology: Topology) 
 
 def inspect_memory(host: Host, root_dir: str, config: Config, numa: Amounts) -> tuple[File, t.Optional[MemoryState]]:
     """The memory manager's file, on a machine with these bytes by NUMA node and kind."""
-    path, text = f"{root_dir}/{MEMORY.file}", host.read(f"{root_dir}/{MEMORY.file}")
-    found = unread(host, path, text)
+    path = f"{root_dir}/{MEMORY.file}"
+    text = host.read(path)
     if text is None:
-        return found or File(path, exists=False), None
+        return unread(host, path), None
     read = state_files.read(MEMORY, text, pod_level=gate(config))
     file = File(path, exists=True, version=read.version)
     if read.refusal:
@@ -176,11 +176,11 @@ def inspect_memory(host: Host, root_dir: str, config: Config, numa: Amounts) -> 
     return file, state
 
 
-def unread(host: Host, path: str, text: t.Optional[str]) -> t.Optional[File]:
-    """The file where it is there and cannot be read."""
-    if text is not None or host.errors.get(path, 2) == 2:
-        return None
-    return File(path, exists=True, refusal=f"cannot be read: {host.why(path)}")
+def unread(host: Host, path: str) -> File:
+    """What is in the place of a file that is none."""
+    if not host.exists(path):
+        return File(path, exists=False)
+    return File(path, exists=True, refusal=f"cannot be read: {kubelet_node.why_none(host, path)}")
 
 
 def counts_hugepages(host: Host) -> bool:
@@ -236,9 +236,10 @@ def inspect_devices(host: Host, root_dir: str) -> tuple[File, t.Optional[DeviceS
     """The device manager's file. A wrong checksum makes the kubelet begin without it; it starts all the same."""
     path = f"{root_dir}/{state_files.DEVICE_FILE}"
     text = host.read(path)
-    found = unread(host, path, text)
+    if text is None:
+        return unread(host, path), None
     if not text:
-        return found or File(path, exists=text is not None), None
+        return File(path, exists=True), None
     try:
         state = state_files.read_devices(text)
     except GoError as error:

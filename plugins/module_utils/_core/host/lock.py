@@ -93,7 +93,9 @@ def folder_problem(host: Host, path: str) -> str:
     """Why a path cannot be a folder of Corral's own; "" where it is one, or can be made."""
     try:
         found = os.lstat(host.at(path))
-    except OSError:
+    except OSError as error:
+        if error.errno != errno.EROFS:  # A tree has no path here.
+            host.absent(path, error)
         return ""
     if stat.S_ISLNK(found.st_mode):
         return "is a link, and Corral keeps its files in a folder of its own: remove it"

@@ -25,4 +25,5 @@ def under(host: Host) -> t.Iterator[str]:
     """The files where configuration of Corral's can be, those of a unit's own folder among them."""
     for folder in FOLDERS:
         for inside in (folder, *(f"{folder}/{name}" for name in host.folders(folder))):
-            yield from (f"{inside}/{name}" for name in host.names(inside))
+            folders = host.folders(inside)
+            yield from (f"{inside}/{name}" for name in host.names(inside) if name not in folders)

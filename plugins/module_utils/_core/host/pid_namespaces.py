@@ -50,7 +50,7 @@ def running(host: Host, slices: t.Iterable[str]) -> list[Row]:
 def first_process(host: Host, group: str, pidfile: str) -> t.Optional[int]:
     """The first process of a container: the one that its monitor started, else the one with the lowest PID."""
     pids = processes(host, group)
-    text = (host.read(pidfile) or "").strip() if pidfile.startswith("/") else ""
+    text = (host.if_readable(host.read, pidfile) or "").strip() if pidfile.startswith("/") else ""
     recorded = kernel_text.count(text)
     if recorded in pids:
         return recorded

@@ -11,6 +11,7 @@ by root does not show.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import typing as t
@@ -21,7 +22,7 @@ from ..model.systemd.agent_units import LAUNCHER, RELEASES
 from ..model.values.listing import listed
 from ..model.values.records import NamedTuple
 from . import state
-from .files import Host
+from .files import Host, Unreadable
 
 if t.TYPE_CHECKING:
     from ..model.status.json_shapes import InstalledProgram
@@ -97,7 +98,9 @@ def files_in(host: Host, top: str) -> tuple[list[str], list[str]]:
 
 
 def digest(host: Host, path: str) -> t.Optional[str]:
-    """SHA-256 of a file; None for a link, and where it cannot be read."""
+    """SHA-256 of a file; None for a link, and where it is absent."""
+    if host.link(path) is not None:
+        return None
     data = host.read_bytes(path, follow=False)
     return None if data is None else hashlib.sha256(data).hexdigest()
 
@@ -112,7 +115,7 @@ def looked_at(host: Host, release: str) -> list[Finding]:
     top = f"{RELEASES}/{release}"
     row = records(host).get(release)
     if row is None:
-        why = host.why(state.PROGRAM) or "the release is not in it"
+        why = "the release is not in it" if host.exists(state.PROGRAM) else os.strerror(errno.ENOENT)
         reason = f"{state.PROGRAM} does not say what was installed ({why})"
         return [Finding(top, "program", "", release, reason, known=False)]
     files, folders = files_in(host, top)
@@ -121,13 +124,15 @@ def looked_at(host: Host, release: str) -> list[Finding]:
     ]
     for name in sorted({*files, *row["files"]}):
         path, wanted = f"{top}/{name}", row["files"].get(name)
-        actual = digest(host, path) if name in files else ABSENT
+        try:
+            actual = digest(host, path) if name in files else ABSENT
+        except Unreadable as error:
+            found.append(Finding(path, "content", "", shown(wanted), f"cannot be read: {error.why}", known=False))
+            continue
         if wanted is None and not (name.endswith(IMPORTED) or host.link(path) is not None):
             continue  # Python imports nothing of that name.
         if wanted is None:
             found.append(Finding(path, "file", "present", ABSENT, "is not part of the program, and may be run as root"))
-        elif actual is None and host.link(path) is None:
-            found.append(Finding(path, "content", "", shown(wanted), f"cannot be read: {host.why(path)}", known=False))
         elif actual != wanted:
             said = "a link" if actual is None else actual if actual == ABSENT else shown(actual)
             found.append(Finding(path, "content", said, shown(wanted), "is not as it was installed"))

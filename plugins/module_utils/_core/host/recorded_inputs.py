@@ -27,7 +27,7 @@ import sys
 import time
 import zlib
 
-from .files import ONE_READ, READ_FLAGS
+from .files import ONE_READ, READ_FLAGS, Unreadable
 from .lock import RUN
 
 TYPE_CHECKING = False
@@ -121,7 +121,7 @@ def same(host: Host, agree: t.Callable[[int, int], bool] = lambda last, now: Tru
             return False
         for path, parts in texts:
             host.write_file(path, str(now).join(parts))
-    except (OSError, ValueError, zlib.error):
+    except (OSError, ValueError, zlib.error, Unreadable):
         return False
     finally:
         if collects:
@@ -262,14 +262,16 @@ def stamp_of(host: Host, path: str) -> t.Optional[Stamp]:
 
 
 def stamps_now(host: Host, paths: str) -> list[Stamp]:
-    """The stamp of each path now, as stamp_of() has it; empty where nothing can be looked at."""
+    """The stamp of each path now, as stamp_of() has it; one that no path has where it cannot be looked at."""
     found: list[Stamp] = []
     root, status = host.root, os.stat
     for path in paths.split(BETWEEN) if paths else ():
         try:
             now = status(root + path)
-        except (OSError, ValueError):
+        except (FileNotFoundError, NotADirectoryError):
             found.append(())
+        except (OSError, ValueError):
+            found.append((0,))
         else:
             found.append((now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns))
     return found

@@ -107,84 +107,49 @@ class RecordedHost(Host):
         raise error_of(errno.ELOOP, path)
 
     def found(self, path: str, follow: bool = True) -> t.Any:
-        """What is at a path, as os.stat() says it; None where nothing is."""
         try:
             return self.look(path, follow)[1]
-        except (OSError, ValueError):
-            return None
+        except (OSError, ValueError) as error:
+            return self.absent(path, error)
 
     # Reading: as Host does it
 
-    def _read(self, path: str, follow: bool) -> t.Optional[bytes]:
-        try:
-            real, there = self.look(path, follow)
-            if not stat.S_ISREG(there.st_mode):
-                raise error_of(errno.EISDIR if stat.S_ISDIR(there.st_mode) else errno.EPERM, path)
-            return self.tree.data(real)
-        except (OSError, ValueError) as error:
-            self.errors[path] = getattr(error, "errno", None) or errno.EINVAL
-            return None
+    def _read(self, path: str, follow: bool) -> bytes:
+        real, there = self.look(path, follow)
+        if not stat.S_ISREG(there.st_mode):
+            raise error_of(errno.EISDIR, path)  # A device or a FIFO is not opened: no file is there.
+        return self.tree.data(real)
+
+    def _names(self, path: str) -> list[str]:
+        return self._listed(path)[1]
+
+    def _folders(self, path: str) -> list[str]:
+        real, names = self._listed(path)
+        return [name for name in names if stat.S_ISDIR(self.tree.look(f"{real}/{name}").st_mode)]
 
     def _listed(self, path: str) -> tuple[str, list[str]]:
-        try:
-            real, there = self.look(path)
-            if not stat.S_ISDIR(there.st_mode):
-                raise error_of(errno.ENOTDIR, path)
-            return real, sorted(self.tree.names(real))
-        except (OSError, ValueError) as error:
-            self.errors[path] = getattr(error, "errno", None) or errno.EINVAL
-            return "", []
+        real, there = self.look(path)
+        if not stat.S_ISDIR(there.st_mode):
+            raise error_of(errno.ENOTDIR, path)
+        return real, list(self.tree.names(real))
 
-    def names(self, path: str) -> list[str]:
-        return self.tell(self._listed(path)[1], "names", path)
-
-    def folders(self, path: str) -> list[str]:
-        real, names = self._listed(path)
-        found = [name for name in names if stat.S_ISDIR(self.tree.look(f"{real}/{name}").st_mode)]
-        return self.tell(found, "folders", path)
-
-    def exists(self, path: str) -> bool:
-        return self.tell(self.found(path) is not None, "exists", path)
-
-    def is_dir(self, path: str) -> bool:
-        there = self.found(path)
-        return self.tell(there is not None and stat.S_ISDIR(there.st_mode), "is_dir", path)
-
-    def link(self, path: str) -> t.Optional[str]:
-        text = None
-        with contextlib.suppress(OSError, ValueError):
-            real, there = self.look(path, follow=False)
-            text = self.tree.text(real) if stat.S_ISLNK(there.st_mode) else None
-        return self.tell(text, "link", path)
-
-    def device(self, path: str) -> t.Optional[str]:
-        there = self.found(path)
-        return self.tell(None if there is None else device_number(there), "device", path)
+    def _link(self, path: str) -> str:
+        real, there = self.look(path, follow=False)
+        if not stat.S_ISLNK(there.st_mode):
+            raise error_of(errno.EINVAL, path)
+        return self.tree.text(real)
 
     def is_claimed(self, path: str) -> bool:
         """A device of the folder is never opened: it would be one of this machine."""
         there = self.found(path)
         return self.tell(there is not None and device_number(there) is not None, "is_claimed", path)
 
-    def mode(self, path: str) -> t.Optional[int]:
-        there = self.found(path, follow=False)
-        return self.tell(None if there is None else stat.S_IMODE(there.st_mode), "mode", path)
-
-    def modified(self, path: str) -> t.Optional[float]:
-        there = self.found(path)
-        return self.tell(None if there is None else there.st_mtime, "modified", path)
-
-    def changed(self, path: str) -> t.Optional[float]:
-        there, itself = self.found(path), self.found(path, follow=False)
-        return self.tell(None if there is None else max(there.st_ctime, itself.st_ctime), "changed", path)
-
-    def stamp(self, path: str) -> t.Optional[list[int]]:
-        there = self.found(path)
-        facts = None if there is None else [there.st_ino, there.st_size, int(there.st_mtime), int(there.st_ctime)]
-        return self.tell(facts, "stamp", path)
+    def first_line(self, path: str) -> str:
+        """No program of a tree is run."""
+        return self.tell("", "first_line", path)
 
     def links(self, path: str) -> t.Optional[int]:
-        return 1 if self.found(path) is not None else None
+        return None if self.found(path) is None else 1
 
     def writable(self, path: str) -> bool:
         """The recorded machine's own root may write; that a file there is immutable is not recorded."""
@@ -194,7 +159,7 @@ class RecordedHost(Host):
         return self.tell(False, "read_only", path)
 
     def space(self, path: str) -> None:
-        self.errors[path] = errno.ENOSYS
+        """The size of a disk is not recorded."""
 
 
 def error_of(number: int, path: str) -> OSError:

@@ -86,6 +86,12 @@ def read_json(host: Host, path: str) -> t.Any:
         return None
 
 
+def refuse_unreadable(host: Host) -> None:
+    """Raise Unreadable where a published file cannot be read: a run would notice only once it has changed the node."""
+    for path in PUBLISHED:
+        host.read(path)
+
+
 def read_published(host: Host, path: str) -> t.Any:
     """As read_json(), with printable texts: a file that was copied from a node may come from another program."""
     try:

@@ -11,12 +11,12 @@ import typing as t
 
 from ..host import apply_step, attempts, cgroup, preflight, state, systemd, workload_state
 from ..host.apply_step import StepFailed
-from ..host.files import Host
+from ..host.files import Host, Unreadable
 from ..managers import registry
 from ..managers.registry import PROFILE
 from ..model.plan import make_step, undo
 from ..model.plan.context import Context
-from ..model.plan.plan import EMPTY_SLICES, RELOAD, START, Change, Outcome, Plan, Step, key_of, steps_in_order
+from ..model.plan.plan import EMPTY_SLICES, RELOAD, START, UNKNOWN, Change, Outcome, Plan, Step, key_of, steps_in_order
 from ..model.profile import profile
 from ..model.profile.profile import Profile
 from ..model.profile.schema_types import AGENT_SLICE, CORRAL_SLICE
@@ -211,17 +211,17 @@ def carry_out(
     from ..model.systemd import workload_units  # A tick that changes nothing does not get here.
     from . import recording_originals
 
-    if any(step.reload for step in steps) and not host.exists(state.RELOAD_DUE):
-        recording_originals.note_reload(host)
     kept, dummy = state.records(host)
     new = recording_originals.new_records(host, plan, kept)
     untouched = not host.names(state.STATE)
+    if any(step.reload for step in steps) and not host.exists(state.RELOAD_DUE):
+        recording_originals.note_reload(host)
     if new:
         recording_originals.keep_records(host, [*kept, *new])
     if before_steps is not None:
         try:
             before_steps()
-        except CorralError:
+        except (CorralError, Unreadable):
             if new:
                 recording_originals.forget_records(host, kept, untouched)
             raise
@@ -245,7 +245,18 @@ def carry_out(
         state.save_records(host, [record._replace(before=heir) for record, heir in zip(rest, heirs)])
     made = (change for change in plan.changes if any(step not in refused for step in change.steps))
     applied = tuple(with_drain_refused(change, refused) for change in made)
-    return Outcome(plan, applied, replan().changes, leftovers=leftovers)
+    try:
+        remaining = replan().changes
+    except Unreadable as unread:
+        remaining = (unreadable(unread),)
+    return Outcome(plan, applied, remaining, leftovers=leftovers)
+
+
+def unreadable(error: Unreadable) -> Change:
+    """What could not be read, as an item of a report: nothing is known of the node then."""
+    return Change(
+        PROFILE, error.path, "read", None, None, f"cannot be read: {error.advice}", error.path, verdict=UNKNOWN
+    )  # fmt: skip
 
 
 def with_drain_refused(change: Change, refused: t.Mapping[Step, str]) -> Change:
@@ -260,7 +271,7 @@ def still_differing(plan: Plan, replan: t.Callable[[], Plan]) -> tuple[Change, .
     """
     try:
         return replan().changes
-    except CorralError:
+    except (CorralError, Unreadable):
         return plan.changes
 
 
@@ -276,7 +287,10 @@ def execute(
     masks: Masks = {}
     for step in steps:
         # The plan was validated as a whole: what comes after a refused step was not.
-        kept = overlap_check.cpus_still_requested(host, plan, step, refused) if refused else ""
+        try:
+            kept = overlap_check.cpus_still_requested(host, plan, step, refused) if refused else ""
+        except Unreadable as error:
+            kept = str(error)
         if kept:
             undone, left = undo_steps(host, plan, done, online, masks)
             return "; ".join([*refused.values(), kept]), undone, left, refused
@@ -287,13 +301,12 @@ def execute(
         if refused and records_refused(plan, step, refused):
             refused[step] = f"{step.target}: not written"
             continue
-        before = apply_step.observe(host, step)
-        done.append((before, step))
         try:
+            done.append((apply_step.observe(host, step), step))
             apply_step.perform(host, step, masks)
-        except (StepFailed, OSError) as error:
+        except (StepFailed, OSError, Unreadable) as error:
             said = sentence(step, error)
-            if step.optional and not keep_going:
+            if step.optional and not keep_going and not isinstance(error, Unreadable):
                 refused[step] = said
                 done.pop()
                 continue
@@ -321,6 +334,16 @@ def undo_steps(
     host: Host, plan: Plan, done: t.Sequence[tuple[undo.Original, Step]], online: str, masks: Masks
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Take back what was done, the last first. Returns what was taken back and what could not be."""
+    try:
+        return undo_readable(host, plan, done, online, masks)
+    except Unreadable as error:
+        return (), tuple(f"{step.target}: left as it is, since {error}" for dummy, step in done)
+
+
+def undo_readable(
+    host: Host, plan: Plan, done: t.Sequence[tuple[undo.Original, Step]], online: str, masks: Masks
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """As undo_steps(), as far as the node can be read."""
     from . import overlap_check
 
     undone: list[str] = []
@@ -379,7 +402,10 @@ def conflict_with(host: Host, plan: Plan, step: Step, exclusive_before: t.Option
     """
     from . import overlap_check
 
-    found = overlap_check.overlaps(host, plan, [step], exclusive_before)
+    try:
+        found = overlap_check.overlaps(host, plan, [step], exclusive_before)
+    except Unreadable as error:
+        return f"{step.target}: left as it is, since an overlap cannot be ruled out: {error}"
     said = found[0].message.partition(": ")[0] if found else ""
     return f"{step.target}: left as it is, since {said}" if said else ""
 
@@ -388,7 +414,7 @@ def attempt(host: Host, step: Step, masks: Masks) -> str:
     """Do a step of an undo; the error when it fails, "" when it does not."""
     try:
         apply_step.perform(host, step, masks)
-    except (StepFailed, OSError) as error:
+    except (StepFailed, OSError, Unreadable) as error:
         return sentence(step, error)
     return ""
 

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import typing as t
 
@@ -27,11 +26,9 @@ def read_declared(host: Host) -> t.Optional[Profile]:
     """The node's declared profile; None when it has none. Raises CorralError for one that is no profile."""
     text = host.read(state.DECLARED)
     if text is None:
-        error = host.errors.get(state.DECLARED, errno.ENOENT)
-        if error in (errno.ENOENT, errno.ENOTDIR):
-            return None
-        why = host.why(state.DECLARED) if error not in (errno.EACCES, errno.EPERM) else "run as root"
-        raise CorralError(Problem(state.DECLARED, None, f"cannot be read: {why}"))
+        if host.mode(state.DECLARED) is not None:
+            raise CorralError(Problem(state.DECLARED, None, "cannot be read: it leads to no file, move it away"))
+        return None
     try:
         data = json.loads(text, object_pairs_hook=schema_reader.unique)
     except schema_reader.DuplicateKey as error:

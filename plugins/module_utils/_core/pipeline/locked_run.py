@@ -12,7 +12,7 @@ import typing as t
 
 from ..constants import LOCK_SECONDS
 from ..host import preflight, state
-from ..host.files import Host
+from ..host.files import Host, Unreadable
 from ..host.lock import LOCK, Lock
 from ..model.plan.plan import Outcome, Plan
 from ..model.values.errors import CorralError, refusal
@@ -61,10 +61,11 @@ def locked(
     if not lock.take(wait):
         raise refusal(f"another run of Corral holds {LOCK}: {hint}")
     try:
+        state.refuse_unreadable(host)
         answer = work()
         publish(host, answer)
         return answer
-    except OSError:
+    except (OSError, Unreadable):
         # It may have failed after its last change. What cannot be published now is so by the next run or tick.
         with contextlib.suppress(CorralError, OSError):
             published(host, NOTHING)
@@ -101,6 +102,13 @@ def published(host: Host, outcome: Outcome) -> Outcome:
         context = planning.compile_profile(host, declared, fresh=fresh, keeps_kubelet=True)
         items = tick.plan_node(host, context, with_agent=True).changes
     except CorralError:
+        return outcome
+    except Unreadable as error:
+        from . import applying
+
+        seen = outcome._replace(remaining=(applying.unreadable(error),), error="")
+        now = tick.Tick(status_file.last_status(host), False, host.uptime())
+        tick.publish_unreadable(host, seen, now, logged=False)
         return outcome
     previous, pause = status_file.last_status(host), pause_file.observe(host)
     ticks = pause_file.ticks(host)

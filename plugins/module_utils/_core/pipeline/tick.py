@@ -13,7 +13,7 @@ import typing as t
 
 from ..constants import DIFFERS, ERROR, IN_SYNC
 from ..host import preflight, recorded_inputs, state
-from ..host.files import Host
+from ..host.files import Host, Unreadable
 from ..managers import agent_install, registry
 from ..model.plan.context import Context
 from ..model.plan.plan import UNCHANGEABLE, UNKNOWN, Change, Outcome, Plan
@@ -41,9 +41,20 @@ class Tick(NamedTuple):
 
 
 def run(host: Host, *, at_boot: bool = False, began: float) -> int:
-    """One pass over the node; the caller holds the lock."""
+    """One pass over the node; the caller holds the lock. From what cannot be read nothing follows, but that it is told."""
     compile_once(host)
-    previous = status_file.last_status(host)
+    now = Tick({}, at_boot, began)
+    try:
+        now = now._replace(previous=status_file.last_status(host))
+        return look(host, now)
+    except Unreadable as error:
+        return report_unreadable(host, now, error)
+
+
+def look(host: Host, now: Tick) -> int:
+    """Observe the node, and correct or report."""
+    at_boot = now.at_boot
+    state.refuse_unreadable(host)
     host.recorded = {}
     # A boot starts it itself, after this: it would be waited for in vain (/run outlives a soft reboot).
     if host.exists(state.KUBELET_DUE) and not at_boot:
@@ -52,7 +63,7 @@ def run(host: Host, *, at_boot: bool = False, began: float) -> int:
         said = host.unrecorded(lambda: kubelet_unit.start_again(host))  # In audit mode and in a pause as well.
         if said:
             notice(said, priority=4)
-    now = with_pause(host, Tick(previous, at_boot, began))
+    now = with_pause(host, now)
     declared, broken = declared_profile.last_good(host) if at_boot else declared_profile.declared_or_last_good(host)
     if host.exists(state.UNCONFIRMED) or host.exists(state.REJECTED):
         declared, broken = with_unconfirmed(host, declared, broken, at_boot=at_boot)
@@ -245,6 +256,25 @@ def report_error(host: Host, now: Tick, error: t.Optional[CorralError]) -> int:
     if now.previous.get("error") != said:
         notice(f"not reconciled: {said}", priority=3)
     return ERROR
+
+
+def report_unreadable(host: Host, now: Tick, error: Unreadable) -> int:
+    """Publish that the node could not be looked at, and log it when it is new. Little is read for it: the same may fail again."""
+    outcome = Outcome(Plan(None, (), (), frozenset()), (), (applying.unreadable(error),))
+    log(outcome, now)
+    publish_unreadable(host, outcome, now)
+    return ERROR
+
+
+def publish_unreadable(host: Host, outcome: Outcome, now: Tick, *, logged: bool = True) -> None:
+    """Publish an outcome of which nothing is known of the node."""
+    before = now.previous
+    status = status_file.status(host, None, outcome, before, paused=before.get("paused"), logged=logged)
+    try:
+        write_metrics(host, now._replace(pause_error=before.get("pause_error")), status)
+    except Unreadable as other:
+        status["metrics_error"] = str(other)
+    status_file.publish(host, status, None)
 
 
 def log(outcome: Outcome, now: Tick) -> None:

@@ -94,7 +94,7 @@ def status(
     """
     before = previous.get("items", [])
     known = {(item["manager"], item["subject"], item["property"]): item for item in before}
-    since = drift_since.known(host, previous) if outcome.remaining else {}
+    since = drift_since.known(host, previous) if outcome.remaining and context else {}
     now = int(host.now())
     said = error or outcome.error
     items: list[StatusItem] = [
@@ -118,7 +118,7 @@ def status(
         "paused": paused,
         "pause_error": None,
         "metrics_error": None,
-        "unconfirmed": unconfirmed(host),
+        "unconfirmed": unconfirmed(host) if context or error else previous.get("unconfirmed"),
         "items": items,
         "counts": counts(outcome.remaining) if context else None,
         "totals": {

@@ -205,7 +205,7 @@ def _cdi(host: Host, problems: list[str]) -> list[CdiDevice]:
 def _spec(host: Host, path: str, problems: list[str]) -> list[cdi_spec.SpecDevice]:
     text = host.read(path)
     if text is None:
-        problems.append(f"{shown(path)}: cannot be read: {host.why(path)}")
+        problems.append(f"{shown(path)}: cannot be read: {kubelet_node.why_none(host, path)}")
         return []
     try:
         data = kubelet_node.load(text, path)

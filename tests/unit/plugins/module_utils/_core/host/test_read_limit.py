@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from _core.cli import command_output, profile_file
 from _core.host import state, user_file
-from _core.host.files import READ_LIMIT, Host
+from _core.host.files import READ_LIMIT, Host, Unreadable
 from _core.model.values.errors import CorralError
 from _core.pipeline import declared_profile
 
@@ -21,10 +21,12 @@ from _core.pipeline import declared_profile
 def test_a_file_is_read_whole_or_not_at_all(tmp_path: Path, more: int, size: int | None) -> None:
     (tmp_path / "file").write_bytes(b"x" * (READ_LIMIT + more))
     host = Host(str(tmp_path))
-    data = host.read_bytes("/file")
-    assert (None if data is None else len(data)) == size
-    assert host.errors.get("/file") == (errno.EFBIG if size is None else None)
-    assert ("4194304 bytes" in host.why("/file")) == (size is None)
+    data = host.attempt(host.read_bytes, "/file")
+    if isinstance(data, Unreadable):
+        assert (size, data.errno) == (None, errno.EFBIG)
+        assert "4194304 bytes" in str(data)
+    else:
+        assert len(data or b"") == size
 
 
 def test_no_more_is_taken_of_what_a_user_names_than_tells_that_it_is_too_large(tmp_path: Path) -> None:
@@ -45,7 +47,7 @@ def test_a_declared_profile_that_is_too_large_is_no_absent_one(tmp_path: Path) -
     file = tmp_path / state.DECLARED[1:]
     file.parent.mkdir(parents=True)
     file.write_text(" " * READ_LIMIT + "{}")
-    with pytest.raises(CorralError, match="more than 4194304 bytes"):
+    with pytest.raises(Unreadable, match="more than 4194304 bytes"):
         declared_profile.read_declared(Host(str(tmp_path)))
 
 
@@ -56,11 +58,12 @@ def test_another_user_is_told_that_only_root_may_read_the_declared_profile(
     assert declared_profile.read_declared(host) is None, "absent"
 
     def refuse(path: str, follow: bool) -> None:
-        host.errors[path] = errno.EACCES
+        raise PermissionError(errno.EACCES, "Permission denied", path)
 
     monkeypatch.setattr(host, "_read", refuse)
-    with pytest.raises(CorralError, match=r"profile\.json: cannot be read: run as root"):
+    with pytest.raises(Unreadable) as error:
         declared_profile.read_declared(host)
+    assert f"{state.DECLARED}: cannot be read: Permission denied (EACCES): run as root" in error.value.advised
 
 
 BOMBS = {
