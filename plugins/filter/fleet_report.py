@@ -62,7 +62,8 @@ _value:
       maintenance, and C(unconfirmed) while its profile waits for a confirmation.
     - C(groups) has the hosts that are alike (verdict, profile, CPUs and drift), worst first.
     - C(summary) counts the hosts by verdict, C(lines) is the recap that a person reads. C(schema) is the version of all
-      of it, whose fields are in C(docs/json.md) of the collection. C(version) is the version of the collection.
+      of it, whose fields are in C(docs/json.md) of the collection. C(version) is the version of the collection, C(time) when the report was
+      made, in seconds since 1970.
   type: dict
 """
 
@@ -213,6 +214,7 @@ def fleet_report(
     return {
         "schema": SCHEMA,
         "version": VERSION,
+        "time": int(time.time()),
         "hosts": hosts,
         "groups": grouped(hosts, mapped_alike),
         "summary": summary,

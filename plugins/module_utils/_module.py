@@ -46,7 +46,17 @@ from ._core.pipeline import (
     section_tasks,
 )
 from ._core.pipeline.confirming import Terms
-from ._core.reports import change_text, cpu_map, drift_since, explain, gc_report, numa_table, plan_by_key, status_file
+from ._core.reports import (
+    change_text,
+    cpu_map,
+    drift_since,
+    explain,
+    gc_report,
+    numa_table,
+    plan_by_key,
+    status_file,
+    status_now,
+)
 
 # After a run: the kernel gave fewer pages, or a process has started meanwhile (cgroup v1). Neither contradicts it.
 MAY_DIFFER = ("nr_hugepages", "placement")
@@ -132,10 +142,13 @@ def is_of_declared(host: Host, outcome: Outcome) -> bool:
         return False
 
 
-def result_of(module: AnsibleModule, host: Host, outcome: Outcome) -> dict[str, t.Any]:
-    """What every changing module returns. Check mode foretells what the run would return."""
+def result_of(
+    module: AnsibleModule, host: Host, outcome: Outcome, looked: t.Optional[change_text.Since] = None
+) -> dict[str, t.Any]:
+    """What every changing module returns. Check mode foretells what the run would return. ``looked``: since when items are, beside the status."""
     shown = would_change(outcome) if module.check_mode else outcome.applied
     since = drift_since.known(host, status_file.last_status(host)) if is_of_declared(host, outcome) else {}
+    since.update(looked or {})
     common: ModuleResult = {
         "schema": SCHEMA,
         "changed": bool(shown),
@@ -333,7 +346,9 @@ def agent_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
         return planning.plan_agent(host, options, source, tag=tag)
 
     if module.check_mode:
-        return result_of(module, host, applying.planned(host, plan(), locks=True))
+        outcome = applying.planned(host, plan(), locks=True)
+        looked, overdue = status_now.item(host)
+        return result_of(module, host, outcome._replace(remaining=(*outcome.remaining, *overdue)), looked)
     return result_of(module, host, locked(module, host, lambda: applying.apply(host, plan(), plan)))
 
 

@@ -17,7 +17,6 @@ from ._core.host.files import Host
 from ._core.model.profile import profile
 from ._core.model.values.errors import CorralError
 from ._core.pipeline import declared_profile
-from ._core.reports import status_file
 
 
 def run() -> None:
@@ -33,7 +32,7 @@ def unseen(host: Host) -> str:
 def status_task(module: _module.AnsibleModule, host: Host) -> dict[str, t.Any]:
     """What the agent saw last, and what the node has declared; a node without either is described as well."""
     del module  # it has no options
-    status = status_file.last_status(host)
+    status = status_command.published_now(host)
     lines = status_text.status_lines(host, status) if status else [unseen(host)]
     declared = None
     try:

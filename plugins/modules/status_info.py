@@ -14,9 +14,11 @@ description:
   - Returns what C(corral status --json) prints on the node, and the profile that the node has declared.
   - It reads what the agent published and does not check the node again. RV(status.time) is when the agent checked it.
     M(corral.node.profile) in check mode checks it now.
-  - When facts are gathered, C(ansible_local.corral) has the fields of RV(status) except C(gc), and can be cached with them. The
-    agent's link C(/etc/ansible/facts.d/corral.fact) leads to the file that its ticks write. Before the first tick after a boot that
-    file is not there, and Ansible sets C(ansible_local.corral) to the text of its error.
+  - A report that is older than three intervals of the agent is not believed: RV(status.in_sync) is V(false) then, and RV(status.stale)
+    says why nobody has looked since. A tick that takes long is a look, as long as it is within its own time limit.
+  - When facts are gathered, C(ansible_local.corral) has the fields of RV(status) except C(gc) and C(program), judged at that moment; facts
+    that are cached grow old. The agent's link C(/etc/ansible/facts.d/corral.fact) leads to its program. Before the first tick after a
+    boot there is no status, and Ansible sets C(ansible_local.corral) to the text of the error.
   - If a node has no Corral, or no tick has run since its boot, the module does not fail, and RV(status) is V(null).
 author:
   - Corral contributors (@corral-project)
@@ -34,7 +36,7 @@ EXAMPLES = r"""
   corral.node.status_info:
   register: node
 
-- name: Stop where something differs, or where the agent has not checked the node
+- name: Stop where something differs, or where the agent has not checked the node for three intervals
   ansible.builtin.assert:
     that: node.status is not none and node.status.in_sync
     fail_msg: "{{ node.report | join('\n') }}"
@@ -84,10 +86,15 @@ status:
       returned: always
       sample: 1795255200
     in_sync:
-      description: Whether nothing differs and everything could be read.
+      description: Whether nothing differs, everything could be read, and RV(status.stale) is V(null).
       type: bool
       returned: always
       sample: true
+    stale:
+      description: Why the last look is too old to speak of the node now, V(null) where it is not.
+      type: str
+      returned: always
+      sample: null
     error:
       description: Why the profile could not be applied or the node could not be read, V(null) where both could.
       type: str

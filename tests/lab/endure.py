@@ -21,6 +21,7 @@ import sys
 import time
 import typing as t
 
+import stale
 import way_back
 from cpu_list import cpus
 from on_node import (
@@ -292,6 +293,7 @@ TROUBLES = (
     lock_of_a_killed_holder,
     two_at_once,
     pulled_profile,
+    *stale.STEPS,
 )
 BY_THE_TIMER = (timer_after_a_jump,)
 

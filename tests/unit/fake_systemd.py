@@ -140,6 +140,7 @@ class FakeSystemd:
             str, frozenset[str] | None
         ] = {}  # the devices that each of them may open, by number; None: all
         self.shown: dict[str, str] = {}
+        self.told: dict[str, dict[str, str]] = {}  # properties of units as systemctl show has them
         self.empty_too = False  # an empty isolated slice counts as well (cgroup v1)
         self.watch: t.Callable[[], None] = lambda: None
         self.end_service: t.Callable[[str], None] = self.services.discard
@@ -699,6 +700,8 @@ class FakeSystemd:
             running = self.active.union(name for name, unit in self.units.items() if unit.running)
             states = ["active" if unit in running else "inactive" for unit in rest]
             return Command(0 if "active" in states else 3, "\n".join(states) + "\n", "")
+        if verb == "show":
+            return Command(0, "\n\n".join(self.show_unit(unit) for unit in rest if not unit.startswith("--")), "")
         if verb == "is-system-running":
             word = "stopping" if self.stopping else "starting" if self.starting else "running"
             return Command(0 if word == "running" else 1, f"{word}\n", "")
@@ -717,6 +720,23 @@ class FakeSystemd:
             self.control("stop", rest[0])
             verb = "start"
         return self.control(verb, rest[0])
+
+    def show_unit(self, unit: str) -> str:
+        """What systemctl show has of a unit; ``told`` are the properties that a test has set."""
+        file = self.root / "etc/systemd/system" / unit
+        load = "masked" if self.is_masked(unit) else "loaded" if self.text_of(unit) is not None else "not-found"
+        known = {
+            "LoadState": load,
+            "ActiveState": "active" if unit in self.active else "inactive",
+            "UnitFileState": "enabled" if any(file.parent.glob(f"*.wants/{unit}")) else "disabled",
+            "Result": "success",
+            "ConditionResult": "no",
+            "ConditionTimestampMonotonic": "0",
+            "InactiveExitTimestampMonotonic": "0",
+            "TimeoutStartUSec": "3min",
+            "MainPID": "0",
+        }
+        return "\n".join(f"{key}={value}" for key, value in {**known, **self.told.get(unit, {})}.items())
 
     def control(self, verb: str, unit: str) -> Command:
         kind = unit.rpartition(".")[2]

@@ -163,7 +163,11 @@ class NodeHost(Host):
         return kubelet.answer(address, port, path) if kubelet else (0, "Connection refused")
 
     def _answer(self, argv: t.Sequence[str], dummy_timeout: float) -> Command:
-        if argv[:2] == ("systemctl", "is-active") or argv[-1] == "--version" or argv[0] == "journalctl":
+        if (
+            argv[:2] in (("systemctl", "is-active"), ("systemctl", "show"))
+            or argv[-1] == "--version"
+            or argv[0] == "journalctl"
+        ):
             return self.node.run(*argv)  # A question, not an act.
         return t.cast("Command", self._act("run", " ".join(argv), lambda: self.node.run(*argv)))
 

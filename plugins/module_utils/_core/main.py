@@ -43,6 +43,10 @@ def main(argv: t.Optional[t.Sequence[str]] = None) -> int:
             from .cli import container_hook
 
             return container_hook.run(Host(), words[2:])
+        if not words and sys.argv[0].endswith(".fact"):
+            from .cli import status_command
+
+            return status_command.do_fact(Host())
         from .cli import commands
 
         return commands.run(words)

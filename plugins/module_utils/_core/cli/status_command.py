@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import typing as t
 
@@ -16,7 +17,7 @@ from ..host import program_check, state
 from ..host.files import Host
 from ..model.values.errors import refusal
 from ..pipeline import planning
-from ..reports import status_file
+from ..reports import status_file, status_now
 from . import command_output, status_text
 
 
@@ -26,7 +27,7 @@ def do_status(host: Host, args: argparse.Namespace) -> int:
         if args.html:
             raise refusal("its page shows no tenants: leave one of the two out", path="--html")
         return show_tenants(host, args)
-    status = status_file.last_status(host)
+    status = published_now(host)
     if not status:
         raise refusal(f"{why_no_status(host)}; corral drift checks now", path=state.STATUS)
     if args.html:
@@ -39,6 +40,21 @@ def do_status(host: Host, args: argparse.Namespace) -> int:
     return ERROR if status.get("error") else IN_SYNC if status.get("in_sync") else DIFFERS
 
 
+def published_now(host: Host) -> dict[str, t.Any]:
+    """The status that was published last, as it holds now; empty without one."""
+    status = status_file.last_status(host)
+    return status_now.judged(host, status) if status else {}
+
+
+def do_fact(host: Host) -> int:
+    """What /etc/ansible/facts.d/corral.fact prints: the status for ansible_local.corral; setup(7) takes it of a program that exits with 0."""
+    status = published_now(host)
+    if not status:
+        raise refusal(why_no_status(host), path=state.STATUS)
+    sys.stdout.write(json.dumps(status, sort_keys=True) + "\n")
+    return IN_SYNC
+
+
 def why_no_status(host: Host) -> str:
     """Why there is no status to be read, and what to do."""
     if not host.exists(state.AGENT):
@@ -47,7 +63,7 @@ def why_no_status(host: Host) -> str:
 
 
 def status_data(host: Host, status: dict[str, t.Any]) -> dict[str, t.Any]:
-    """status.json, the last passes of garbage collection, and the program now: what ``corral status --json`` prints."""
+    """The status (published_now), the last passes of garbage collection, and the program now: what ``corral status --json`` prints."""
     return {**status, "gc": state.read_published(host, state.GC_STATUS), "program": program_check.installed(host)}
 
 

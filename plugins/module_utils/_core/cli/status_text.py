@@ -15,7 +15,7 @@ from ..model.plan.context import Context
 from ..model.plan.plan import change_from_dict
 from ..model.values.errors import CorralError
 from ..pipeline import declared_profile, observed_assignment, planning, profile_in_force
-from ..reports import change_text, cpu_map, gc_report, status_file
+from ..reports import change_text, cpu_map, gc_report, status_file, status_now
 from ..reports.value_text import counted
 
 
@@ -45,10 +45,13 @@ def context_in_force(host: Host) -> t.Optional[Context]:
 
 def summary_lines(host: Host, status: dict[str, t.Any]) -> list[str]:
     """What sums a node up: profile and verdict, what is paused, unconfirmed or wrong, the last change, exclusive CPUs."""
-    age = max(int(host.now()) - int(status.get("time") or 0), 0)
+    age, why = status_now.age(host, status), status.get("stale")
+    when = f"at {change_text.moment(int(status['time']))}" if age is None else f"{age} s ago"
     changes = [change_from_dict(item) for item in status.get("items", [])]
-    verdict = status.get("error") or change_text.recap(changes, done=False)
-    rows = [f"profile {status.get('name') or '-'}   mode {status.get('mode') or '-'}   checked {age} s ago   {verdict}"]
+    verdict = status.get("error") or (change_text.recap(changes, done=False) if changes or not why else "stale")
+    rows = [f"profile {status.get('name') or '-'}   mode {status.get('mode') or '-'}   checked {when}   {verdict}"]
+    if why:
+        rows.append(f"stale, so not known to be in sync: {why}")
     if status.get("paused"):
         rows.append(pause_file.sentence(status["paused"]))
     if isinstance(status.get("unconfirmed"), dict):

@@ -62,10 +62,15 @@ CGROUPS = "/sys/fs/cgroup/"  # Most paths are below it, and are looked up from t
 COMPRESSION = 1  # The same paths again and again: megabytes become a tenth, which costs less than to read them.
 
 
-def keep(host: Host, published: t.Sequence[str], now: int) -> None:
+def moment(now: int, since_boot: int) -> str:
+    """When the node was looked at, as the status has it: by the clock, and in seconds since the boot."""
+    return f'"time": {now}, "time_since_boot": {since_boot}'
+
+
+def keep(host: Host, published: t.Sequence[str], now: str) -> None:
     """Keep the answers that the host has recorded for this tick, which found the node in sync and changed nothing.
 
-    ``published`` are the files that tell of it: the one with the time ``now`` in it is rewritten each tick.
+    ``published`` are the files that tell of it: the one with the moment ``now`` in it is rewritten each tick.
     """
     recorded, host.recorded = host.recorded, None
     if recorded is None or host.commands:
@@ -74,10 +79,8 @@ def keep(host: Host, published: t.Sequence[str], now: int) -> None:
     texts = []
     for path in published:
         text = host.read(path, follow=False) or ""
-        if text.count(str(now)) > 1:
-            return  # Something else is of this second as well, and must not move with the time of the look.
-        if str(now) in text:
-            texts.append((path, text.split(str(now))))
+        if now in text:
+            texts.append((path, text.split(now)))
         else:
             asked["read_bytes", path, False] = text.encode()
     facts = facts_of(host, asked)
@@ -112,16 +115,16 @@ def same(host: Host, agree: t.Callable[[int, int], bool] = lambda last, now: Tru
         for path, parts in texts:
             text = host.read(path, follow=False) or ""
             before = text[len(parts[0]) :].partition(parts[1])[0]
-            if text != before.join(parts) or int(before) // FULL_TICK_SECONDS != now // FULL_TICK_SECONDS:
+            last = int(before.split(" ")[1][:-1])
+            if text != before.join(parts) or last // FULL_TICK_SECONDS != now // FULL_TICK_SECONDS:
                 return False
-            last = int(before)
         if not hold(host, facts):
             return False
         if not agree(last, now):
             return False
         for path, parts in texts:
-            host.write_file(path, str(now).join(parts))
-    except (OSError, ValueError, zlib.error, Unreadable):
+            host.write_file(path, moment(now, int(host.uptime())).join(parts))
+    except (IndexError, OSError, ValueError, zlib.error, Unreadable):
         return False
     finally:
         if collects:

@@ -48,7 +48,7 @@ WRITES = (
 
 
 # Links by which users find the agent: what each leads to, and what it is.
-OWN_LINKS = {COMMAND: (LAUNCHER, "command"), FACT: (state.STATUS, "local fact for Ansible")}
+OWN_LINKS = {COMMAND: (LAUNCHER, "command"), FACT: (LAUNCHER, "local fact for Ansible")}
 
 
 class Observation(NamedTuple):

@@ -16,7 +16,7 @@ from ..host.files import Host, Unreadable
 from ..host.lock import LOCK, Lock
 from ..model.plan.plan import Outcome, Plan
 from ..model.values.errors import CorralError, refusal
-from ..reports import status_file
+from ..reports import status_file, status_now
 from . import declared_profile, planning
 
 Answer = t.TypeVar("Answer")
@@ -119,7 +119,8 @@ def published(host: Host, outcome: Outcome) -> Outcome:
     status["metrics_error"] = previous.get("metrics_error") if ticks else None
     if items and not outcome.applied:
         status["error"] = previous.get("error")
-    differs = not status_file.same(status, previous)
+    # What agrees is written where what is published is too old to be believed: the node has been looked at now.
+    differs = not status_file.same(status, previous) or bool(status_now.stale(host, previous))
     if differs and ticks:  # Without ticks, metrics would soon be outdated.
         now = tick.Tick(previous, False, host.uptime(), pause.paused, status["pause_error"])
         tick.write_metrics(host, now, status)

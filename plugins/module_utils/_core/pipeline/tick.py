@@ -174,7 +174,7 @@ def reconcile(host: Host, declared: Profile, broken: t.Optional[CorralError], no
 
         converged = not allocate_workloads.waits(host, context.grants)
     if converged and started and not at_boot:
-        recorded_inputs.keep(host, state.PUBLISHED, status["time"])
+        recorded_inputs.keep(host, state.PUBLISHED, recorded_inputs.moment(status["time"], status["time_since_boot"]))
     return ERROR if outcome.error else DIFFERS if outcome.applied or outcome.remaining else IN_SYNC
 
 
@@ -215,7 +215,7 @@ def write_metrics(host: Host, now: Tick, status: Status) -> None:
     before = now.previous
     status["pause_error"], status["metrics_error"] = now.pause_error, before.get("metrics_error")
     # Counters alone are no reason to write: ticks that fail would write each time.
-    moving = {"time": 0, "totals": 0}
+    moving = {"time": 0, "time_since_boot": 0, "totals": 0}
     same = {**before, **moving} == {**status, **moving}
     if same and before["time"] // recorded_inputs.METRICS_SECONDS == status["time"] // recorded_inputs.METRICS_SECONDS:
         return

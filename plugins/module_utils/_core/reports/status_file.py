@@ -13,9 +13,9 @@ import typing as t
 from ..constants import SCHEMA
 from ..host import cgroup, hugepage_files, lock, state
 from ..host.files import Host
+from ..managers import agent_install, registry
 from ..managers import cpu as cpu_manager
-from ..managers import registry
-from ..model.cpu import partitions, published_pools
+from ..model.cpu import partitions, published_pools, slices
 from ..model.plan.context import Context
 from ..model.plan.plan import Change, Outcome, change_to_dict
 from ..model.values.sizes import page_text
@@ -106,13 +106,15 @@ def status(
         }
         for change in outcome.remaining
     ]
-    totals = previous.get("totals", {})
+    totals, options = previous.get("totals", {}), agent_install.installed(host)
     last: LastChanged = {"time": now, "changes": [change_to_dict(change) for change in outcome.applied]}
     return {
         "schema": SCHEMA,
         "name": context.profile.name if context else None,
         "mode": context.profile.mode if context else None,
         "time": now,
+        "time_since_boot": int(host.uptime()),
+        "interval": options.interval if options is not None else None,
         "in_sync": not items and not said,
         "error": said or None,
         "paused": paused,
@@ -133,6 +135,7 @@ def status(
         "pools": published_pools.to_dict(context.pools) if context else None,
         "hugepages": hugepage_rows(host, context) if context else None,
         "exclusive": enforcement(host, context, outcome.remaining) if context else None,
+        "partitions": in_force(host, context, outcome.remaining) if context else None,
         "workloads": workload_rows(context),
         "budget": budget(context),
         "tenants": tenant_rows(context),
@@ -160,9 +163,25 @@ def enforcement(host: Host, context: Context, remaining: t.Sequence[Change]) -> 
         return "not enforced by the kernel: cgroup v1 has no partitions"
     if cpu.partitions == "off":
         return "not enforced by the kernel: cpu.partitions is off"
-    lacking = {one.subject: one.reason for one in remaining if one.property == partitions.PROPERTY}
-    lacking.update(cpu_manager.refused_for_boot(host, context))
+    lacking = lacking_partitions(host, context, remaining)
     return "enforced by the kernel" + "".join(f", but not {unit}: {reason}" for unit, reason in lacking.items())
+
+
+def lacking_partitions(host: Host, context: Context, remaining: t.Sequence[Change]) -> dict[str, str]:
+    """The slices that are to be partitions and are none, and why."""
+    lacking = {one.subject: one.reason for one in remaining if one.property == partitions.PROPERTY}
+    return {**lacking, **cpu_manager.refused_for_boot(host, context)}
+
+
+def in_force(host: Host, context: Context, remaining: t.Sequence[Change]) -> t.Optional[dict[str, str]]:
+    """The slices that are partitions, each with its kind, for whoever says so later; None where there are none."""
+    cpu = context.profile.cpu
+    if cpu is None or not cgroup.unified(host):
+        return None
+    lacking = lacking_partitions(host, context, remaining)
+    units = slices.wanted_cpus(cpu, context.pools, context.grants)
+    wanted = partitions.wanted(cpu, units, context.topology.isolated or frozenset())
+    return {unit: kind for unit, kind in wanted.items() if unit not in lacking} or None
 
 
 def workload_rows(context: t.Optional[Context]) -> t.Optional[list[Workload]]:
@@ -217,7 +236,8 @@ def hugepage_rows(host: Host, context: Context) -> list[Hugepages]:
 
 def same(status: Status, previous: t.Mapping[str, t.Any]) -> bool:
     """Whether a status says the same as the one that was published before; when each was made does not count."""
-    return text_of({**status, "time": 0}) == text_of({**previous, "time": 0})
+    moving = {"time": 0, "time_since_boot": 0}
+    return text_of({**status, **moving}) == text_of({**previous, **moving})
 
 
 def text_of(status: t.Mapping[str, t.Any]) -> str:

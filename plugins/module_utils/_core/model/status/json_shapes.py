@@ -221,6 +221,8 @@ class Status(t.TypedDict):
     name: t.Optional[str]
     mode: t.Optional[Mode]
     time: int
+    time_since_boot: int
+    interval: t.Optional[int]
     in_sync: bool
     error: t.Optional[str]
     paused: t.Optional[RenderedPause]
@@ -235,6 +237,7 @@ class Status(t.TypedDict):
     pools: t.Optional[Pools]
     hugepages: t.Optional[list[Hugepages]]
     exclusive: t.Optional[str]
+    partitions: t.Optional[dict[str, str]]
     workloads: t.Optional[list[Workload]]
     budget: t.Optional[dict[str, Budget]]
     tenants: t.Optional[list[Tenant]]
@@ -248,7 +251,13 @@ class InstalledProgram(t.TypedDict):
     differing: list[str]
 
 
-class NodeStatus(Status):
+class StatusNow(Status):
+    """The status as it holds when it is asked for: what the local fact has."""
+
+    stale: t.Optional[str]
+
+
+class NodeStatus(StatusNow):
     """What ``corral status --json`` prints, and ``status`` of the module ``status_info``."""
 
     gc: t.Optional[GcStatus]
@@ -466,10 +475,11 @@ class FleetGroup(t.TypedDict):
 
 
 class Fleet(t.TypedDict):
-    """What the filter ``fleet_report`` gives; the file of the playbook ``drift`` has its ``time`` as well."""
+    """What the filter ``fleet_report`` gives, and the JSON file of the playbook ``drift``."""
 
     schema: int
     version: str
+    time: int
     hosts: dict[str, FleetHost]
     groups: list[FleetGroup]
     summary: dict[FleetVerdict, int]

@@ -41,6 +41,7 @@ FAMILIES = (
     Family("corral_last_change_timestamp_seconds", GAUGE, "When a tick changed something last."),
     Family("corral_last_in_sync_timestamp_seconds", GAUGE, "When a tick found or made the node in sync last."),
     Family("corral_last_tick_timestamp_seconds", GAUGE, "When the tick that wrote this file checked the node."),
+    Family("corral_agent_interval_seconds", GAUGE, "The seconds between two ticks."),
     Family("corral_last_tick_duration_seconds", GAUGE, "How long that tick took, the interpreter's start left out."),
     Family("corral_tick_errors_total", COUNTER, "Ticks that failed since the node started."),
     Family("corral_pool_cpus", GAUGE, "CPUs of a pool on a NUMA node."),
@@ -102,6 +103,8 @@ def samples(status: t.Mapping[str, t.Any], seconds: float, python: str) -> dict[
     if status["name"] is not None:
         found["corral_profile_info"] = [({"name": status["name"]}, 1)]
         found["corral_mode"] = [({"mode": mode}, status["mode"] == mode) for mode in MODES]
+    if status.get("interval"):
+        found["corral_agent_interval_seconds"] = [({}, status["interval"])]
     if status["last_changed"]:
         found["corral_last_change_timestamp_seconds"] = [({}, status["last_changed"]["time"])]
     converged = status["time"] if status["in_sync"] else status["last_in_sync"]

@@ -20,7 +20,7 @@ LAUNCHER = f"{FOLDER}/corral"  # see agent_program.py
 # The command that an engine runs before the first instruction of a pod's container: cli/container_hook.py.
 CONTAINER_HOOK = ("container", "--start")
 COMMAND = "/usr/local/bin/corral"
-FACT = "/etc/ansible/facts.d/corral.fact"  # setup(7) reads it into ansible_local.corral
+FACT = "/etc/ansible/facts.d/corral.fact"  # setup(7) runs it, and has what it prints as ansible_local.corral
 TIMER = "corral-reconcile.timer"
 SERVICE = "corral-reconcile.service"
 PATH = "corral-reconcile.path"

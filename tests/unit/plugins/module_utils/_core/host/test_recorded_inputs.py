@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 STATUS = "/run/corral/status.json"
 NOW = 1_700_000_100
+MOMENT = recorded_inputs.moment(NOW, 500)
 
 
 @pytest.fixture(params=["young", "steady"], autouse=True)
@@ -98,8 +99,8 @@ def settled(root: Path, ask: t.Callable[[Host], t.Any]) -> None:
     (root / "run").mkdir()
     host = Host(str(root), record=True)
     ask(host)
-    host.write_file(STATUS, f'{{"time": {NOW}}}\n')
-    recorded_inputs.keep(host, [STATUS], NOW)
+    host.write_file(STATUS, f"{{{MOMENT}}}\n")
+    recorded_inputs.keep(host, [STATUS], MOMENT)
 
 
 def same(root: Path, now: float = NOW + 10.0) -> bool:
@@ -244,10 +245,10 @@ def test_the_first_answer_counts(tmp_path: Path) -> None:
 
 def test_the_status_goes_on_with_the_new_time_and_nothing_else_is_written(tmp_path: Path) -> None:
     settled(tmp_path, lambda host: host.read("/file"))
-    host = Host(str(tmp_path), clock=lambda: NOW + 10.9)
+    host = Host(str(tmp_path), clock=lambda: NOW + 10.9, uptime=lambda: 510.9)
     assert recorded_inputs.same(host)
     assert host.writes == [STATUS]
-    assert host.read(STATUS) == f'{{"time": {NOW + 10}}}\n'
+    assert host.read(STATUS) == f"{{{recorded_inputs.moment(NOW + 10, 510)}}}\n"
     assert same(tmp_path, NOW + 20.0)
 
 
@@ -293,22 +294,22 @@ def test_what_cannot_be_asked_again_is_not_kept(tmp_path: Path) -> None:
 
 def test_what_else_is_of_this_second_does_not_move_with_the_time(tmp_path: Path) -> None:
     host = Host(str(tmp_path), record=True)
-    host.write_file("/run/corral/status", f"time {NOW}\nsince {NOW}\n")
-    recorded_inputs.keep(host, ["/run/corral/status"], NOW)
-    assert not recorded_inputs.same(Host(str(tmp_path), clock=lambda: NOW + 10.0))
-    assert host.read("/run/corral/status") == f"time {NOW}\nsince {NOW}\n"
+    host.write_file("/run/corral/status", f"{MOMENT}\nsince {NOW}\n")
+    recorded_inputs.keep(host, ["/run/corral/status"], MOMENT)
+    assert recorded_inputs.same(Host(str(tmp_path), clock=lambda: NOW + 10.0, uptime=lambda: 510.7))
+    assert host.read("/run/corral/status") == f"{recorded_inputs.moment(NOW + 10, 510)}\nsince {NOW}\n"
 
 
 def test_each_published_file_goes_on_in_its_way(tmp_path: Path, age: str) -> None:
     host = Host(str(tmp_path), record=True)
-    files = {"/run/corral/metrics": f"tick {NOW}\nlast {NOW - 60}\n", "/run/corral/pools": "0-3\n"}
+    files = {"/run/corral/metrics": f"{MOMENT}\nlast {NOW - 60}\n", "/run/corral/pools": "0-3\n"}
     for path, text in files.items():
         host.write_file(path, text)
-    recorded_inputs.keep(host, list(files), NOW)
-    host = Host(str(tmp_path), clock=lambda: NOW + 10.0)
+    recorded_inputs.keep(host, list(files), MOMENT)
+    host = Host(str(tmp_path), clock=lambda: NOW + 10.0, uptime=lambda: 510.0)
     assert recorded_inputs.same(host)
     assert host.writes == ["/run/corral/metrics"]
-    assert host.read("/run/corral/metrics") == f"tick {NOW + 10}\nlast {NOW - 60}\n"
+    assert host.read("/run/corral/metrics") == f"{recorded_inputs.moment(NOW + 10, 510)}\nlast {NOW - 60}\n"
     for path in files:
         before = host.read(path) or ""
         host.write_file(path, f"{before}more")

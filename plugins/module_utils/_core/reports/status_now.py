@@ -1,0 +1,88 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The published status as it may be said now: by its age, and by what the kernel shows of the partitions."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..host import agent_now, cgroup
+from ..host.files import Host
+from ..managers import agent_install
+from ..model.plan.plan import UNCHANGEABLE, Change
+from ..model.status import freshness
+from ..model.status.freshness import Look
+from ..model.systemd.agent_units import SERVICE
+from ..model.systemd.unit_property import ETC
+from ..model.workload.grants import is_exclusive
+from . import status_file
+
+
+def look_of(status: t.Mapping[str, t.Any]) -> Look:
+    """The look that a status rests on."""
+    since_boot, interval = (status.get(key) for key in ("time_since_boot", "interval"))
+    return Look(
+        int(status["time"]),
+        since_boot if status_file.built_as(since_boot, int) else None,
+        interval if status_file.built_as(interval, int) else None,
+    )
+
+
+def clocks(host: Host) -> tuple[float, float]:
+    """The time and the seconds since the boot: of a tree those of the machine as it was copied, where the copy shows them."""
+    if host.answers:
+        return host.now(), host.uptime()
+    words = (host.read("/proc/uptime") or "").split()
+    return host.now(), float(words[0]) if words and words[0].replace(".", "").isdecimal() else float("inf")
+
+
+def stale(host: Host, status: t.Mapping[str, t.Any]) -> str:
+    """Why the status is too old to speak of the node now; "" where it is not."""
+    return freshness.stale(look_of(status), *clocks(host), lambda: agent_now.ask(host))
+
+
+def age(host: Host, status: t.Mapping[str, t.Any]) -> t.Optional[int]:
+    """Seconds since the look; None where that is not known."""
+    seconds = freshness.age(look_of(status), *clocks(host))
+    return None if seconds is None or seconds == float("inf") else int(seconds)
+
+
+def judged(host: Host, status: dict[str, t.Any]) -> dict[str, t.Any]:
+    """The status as it holds now: ``stale``, ``in_sync`` and ``exclusive`` are of this moment."""
+    why, lost = stale(host, status), lost_partitions(host, status)
+    said = status.get("exclusive")
+    gone = "".join(f", but not {unit}: {reason or 'its control group is gone'}" for unit, reason in lost.items())
+    return {
+        **status,
+        "stale": why or None,
+        "in_sync": bool(status.get("in_sync")) and not why and not any(lost.values()),
+        "exclusive": f"{said}{gone}" if said else said,
+    }
+
+
+def lost_partitions(host: Host, status: t.Mapping[str, t.Any]) -> dict[str, str]:
+    """The slices that were partitions when the node was looked at and are none now, with what the kernel shows ("": no such slice)."""
+    published = status.get("partitions")
+    found = {}
+    for unit, kind in published.items() if isinstance(published, dict) else ():
+        if is_exclusive(unit) and "/" not in unit:
+            now = cgroup.partition(host, unit)
+            if now != kind:
+                found[unit] = "" if now is None else f"cpuset.cpus.partition is {now}"
+    return found
+
+
+def item(host: Host) -> tuple[dict[tuple[str, str, str], int], tuple[Change, ...]]:
+    """The drift of an agent that has stopped looking at the node, with the time of its last look; nothing where it looks."""
+    status = status_file.last_status(host)
+    options = agent_install.installed(host)
+    why = stale(host, status) if status and options is not None else ""
+    if not why or options is None:
+        return {}, ()
+    one = Change(
+        agent_install.NAME, SERVICE, "last look", "stale", f"every {options.interval} s", why, f"{ETC}/{SERVICE}", (), UNCHANGEABLE,
+    )  # fmt: skip
+    return {one.item(): int(status["time"])}, (one,)
