@@ -59,9 +59,6 @@ def expect_stale_everywhere(part: str) -> None:
     expect("the command", (code, part in text, "in sync: nothing differs" in text), (DIFFERS, True, False))
     code, text = answer("corral", "status", "--html")
     expect("the page", (code, part in text, "in sync: nothing differs" in text), (DIFFERS, True, False))
-    code, text = answer("corral", "drift", "--json")
-    rows = [row for row in json.loads(text)["changes"] if (row["subject"], row["property"]) == (SERVICE, "last look")]
-    expect("the drift", (code, [part in row["reason"] for row in rows]), (DIFFERS, [True]))
     code, text = answer(FACT)
     found = json.loads(text)
     expect("the fact", (code, found["in_sync"], part in found["stale"]), (0, False, True))

@@ -42,7 +42,7 @@ from ..pipeline import (
     tick,
 )
 from ..pipeline.confirming import Terms
-from ..reports import change_text, cpu_map, drift_since, gc_report, status_file, status_now, text_table
+from ..reports import change_text, cpu_map, drift_since, gc_report, status_file, text_table
 from ..reports.value_text import counted
 from . import command_output
 
@@ -123,11 +123,7 @@ def do_plan(host: Host, args: argparse.Namespace) -> int:
         raise all_problems.refusal_of(host, command_output.read_file(args.profile), error) from None
     paused = pause_file.in_force(host)
     notes = [*plan.notes, *([paused["text"]] if paused else [])]
-    since: dict[tuple[str, str, str], int] = {}
-    if args.profile is None:
-        looked, overdue = status_now.item(host)
-        plan = plan._replace(changes=(*plan.changes, *overdue))
-        since = {**drift_since.known(host, status_file.last_status(host)), **looked}
+    since = drift_since.known(host, status_file.last_status(host)) if args.profile is None else {}
     if args.explain and plan.context is not None:
         from ..reports import explain
 

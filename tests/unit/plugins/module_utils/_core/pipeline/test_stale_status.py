@@ -8,9 +8,11 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+import time
 import typing as t
 from unittest import mock
 
+import controller_plugins
 import node
 import pytest
 import runs
@@ -21,9 +23,11 @@ from _core.constants import DIFFERS, IN_SYNC
 from _core.host import agent_now, recorded_tree, state
 from _core.model.status import json_shapes
 from _core.model.systemd.agent_units import FACT, LAUNCHER, SERVICE, TIMER
-from _core.reports import status_now
+from _core.reports import change_text, status_now
 from shapes import misfits
+from shared_data import REPOSITORY
 
+fleet_report = controller_plugins.load("filter.fleet_report").fleet_report
 PARTITION = f"/sys/fs/cgroup/{node.ISOLATED}/cpuset.cpus.partition"
 ENFORCED = "enforced by the kernel"
 
@@ -98,11 +102,13 @@ def answers(fake: node.Node, capsys: pytest.CaptureFixture[str]) -> dict[str, tu
     page = status_html.page(fake.host(), status_command.published_now(fake.host()))
     said = page.partition("stale, so not known to be in sync: ")[2].partition("<")[0].replace("&#x27;", "'")
     found["the page"] = ("in sync: nothing differs" in page, said)
-    code = runs.command(fake.host(), "drift", "--json")
-    rows = [row for row in json.loads(capsys.readouterr().out)["changes"] if row["property"] == "last look"]
-    found["corral drift"] = (not rows, rows[0]["reason"] if rows else "")
-    assert [row["since"] for row in rows] == [data["time"]] * len(rows)
-    assert code == DIFFERS or not rows
+    looked, overdue = status_now.item(fake.host())
+    result = {"drift": change_text.dated(overdue, looked), "name": "edge", "mode": "enforce"}
+    fleet = fleet_report({"node": {**result, "drift": []}}, {"node": result})
+    assert [item["since"] for item in fleet["hosts"]["node"]["items"]] == [data["time"]] * len(overdue)
+    why = [item["reason"] for item in fleet["hosts"]["node"]["items"]]
+    assert all(any(one in line for line in fleet["lines"]) for one in why)
+    found["the fleet's report"] = (fleet["summary"]["in_sync"] == 1, "".join(why))
     return found
 
 
@@ -230,6 +236,15 @@ def test_a_published_status_that_is_no_corrals_names_no_file(kept: node.Node) ->
     }
     found = status_now.judged(kept.host(), status)
     assert (found["in_sync"], found["exclusive"]) == (False, None)
+
+
+def test_the_fleets_report_has_one_time() -> None:
+    """Its four files are made from one value; a template that asks the clock gets another one each time."""
+    fleet = fleet_report({}, {})
+    assert abs(fleet["time"] - time.time()) < 60
+    for path in sorted((REPOSITORY / "playbooks").rglob("*")):
+        assert not path.is_file() or "now()" not in path.read_text(encoding="utf-8"), path
+    assert 'time: "{{ corral_fleet.time }}"' in (REPOSITORY / "playbooks/drift.yml").read_text(encoding="utf-8")
 
 
 def test_the_fact_is_the_programs(kept: node.Node) -> None:

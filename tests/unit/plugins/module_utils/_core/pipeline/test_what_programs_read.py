@@ -152,7 +152,7 @@ def test_the_json_of_status_is_the_file_and_the_last_passes(
     runs.converged(fake)
     runs.command(fake.host(), "status", "--json")
     told = json.loads(capsys.readouterr().out)
-    assert told.pop("gc") is None and told.pop("program") is None
+    assert [told.pop(name) for name in ("gc", "program", "stale")] == [None] * 3
     assert told == json.loads(fake.get(state.STATUS))
 
 
