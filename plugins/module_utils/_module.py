@@ -245,10 +245,10 @@ def apply_profile(
     run_device_checks.check_unknown(host, declared, writes=not module.check_mode)
     context = planning.compile_profile(host, declared, fresh=not declared_profile.applied_already(host, declared))
     context = context._replace(origins=origins, with_agent=bool(module.params.get("with_agent")))
-    applied = state.read_json(host, state.APPLIED)
+    applied = state.applied(host)
     confirmed = confirming.confirmed_last(host, unconfirmed_file.pending(host))
     drifted = planning.drifted_from(host, applied) if applied is not None else frozenset()
-    effective_before = host.read(state.EFFECTIVE_PROFILE, follow=False) or ""
+    effective_before = state.read_text(host, state.EFFECTIVE_PROFILE) or ""
     notes: tuple[str, ...] = ()
     if module.check_mode:
         outcome = applying.planned(host, planning.plan_profile(host, context, declare=True), locks=True)
@@ -314,7 +314,7 @@ def effective_diff(before: str, after: str) -> list[dict[str, str]]:
 
 def node_profile(host: Host) -> Profile:
     """The profile that the node has declared."""
-    declared = declared_profile.read_declared(host)
+    declared = declared_profile.in_force(host)
     if declared is None:
         raise refusal("this node has no declared profile: give the module a profile", path=state.DECLARED)
     return declared
@@ -384,7 +384,7 @@ def pause_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
         seconds = pause.duration(module.params["duration"])
         requested = pause_file.requested(host, seconds, pause.reason(module.params["reason"]))
     before = pause_file.in_force(host)
-    changed = requested is not None or host.exists(state.PAUSE)
+    changed = requested is not None or state.there(host, state.PAUSE)
     after = None if requested is None else pause_file.as_shown(requested)
     if changed and module.check_mode:
         preflight.refuse_node(host)

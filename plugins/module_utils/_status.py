@@ -36,7 +36,7 @@ def status_task(module: _module.AnsibleModule, host: Host) -> dict[str, t.Any]:
     lines = status_text.status_lines(host, status) if status else [unseen(host)]
     declared = None
     try:
-        declared = declared_profile.read_declared(host)
+        declared = declared_profile.in_force(host)
     except CorralError as error:
         lines.append(f"the declared profile cannot be read: {error}")
     return {

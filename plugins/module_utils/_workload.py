@@ -61,7 +61,7 @@ def admitted(module: _module.AnsibleModule, host: Host) -> Outcome:
 def withdrawn(module: _module.AnsibleModule, host: Host, name: str) -> Outcome:
     """The result of releasing it. A workload that the profile declares is not released by this module."""
     if name not in {one.name for one in allocate_workloads.admitted(host)}:
-        declared = declared_profile.read_declared(host)
+        declared = declared_profile.in_force(host)
         if declared is not None and name in {one.name for one in declared.workloads}:
             raise refusal("is declared in the node's profile: take it out there", path="name", value=name)
         return _module.nothing_to_do(module, host, planned(host, Plan(None, (), (), frozenset())))

@@ -40,7 +40,7 @@ def coloured() -> bool:
 def the_profile(host: Host, path: t.Optional[str]) -> Profile:
     """The profile of a file, or the node's declared one."""
     if path is None:
-        declared = declared_profile.read_declared(host)
+        declared = declared_profile.in_force(host)
         if declared is None:
             raise refusal("no profile is declared here: name one with --profile", path=state.DECLARED)
         return declared

@@ -76,7 +76,7 @@ def json_of(path: str) -> t.Any:
 def machine(host: Host) -> dict[str, t.Any]:
     """A machine as plain data: its topology, and the profile that is declared there."""
     try:
-        declared = declared_profile.read_declared(host)
+        declared = declared_profile.in_force(host)
         shown: t.Any = None if declared is None else profile.to_data(declared)
     except CorralError as error:
         shown = str(error)

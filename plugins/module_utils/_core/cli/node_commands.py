@@ -83,7 +83,7 @@ def planned(host: Host, args: argparse.Namespace) -> Plan:
     """The plan of a profile on this host, of the agent's units as well where it is installed."""
     declared, broken = command_output.the_profile(host, args.profile), None
     if args.profile is None:
-        in_force, broken = profile_in_force.instead_of(host, declared, None)
+        in_force, broken = profile_in_force.read(host)
         if in_force is None and broken is not None:
             raise broken
         declared = in_force or declared

@@ -39,7 +39,7 @@ def status_lines(host: Host, status: dict[str, t.Any], *, colour: bool = False) 
 
 def context_in_force(host: Host) -> t.Optional[Context]:
     """The profile in force on this node; None without one. Raises CorralError."""
-    declared, dummy = profile_in_force.instead_of(host, declared_profile.read_declared(host), None)
+    declared, dummy = profile_in_force.instead_of(host, declared_profile.in_force(host), None)
     return None if declared is None else planning.compile_profile(host, declared, keeps_kubelet=True)
 
 

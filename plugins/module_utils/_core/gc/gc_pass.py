@@ -115,7 +115,7 @@ def collect(host: Host, declared: Profile, request: Request, stop: Stop) -> Resu
 def kept_records(host: Host, now: float) -> Records:
     """The records; their second copy where the file is not as Corral wrote it."""
     data = state.checked(host, state.GC_RECORDS)
-    if data is None and host.exists(state.GC_RECORDS):
+    if data is None and state.there(host, state.GC_RECORDS):
         data = state.checked(host, f"{state.GC_RECORDS}.previous")
     return gc_records.read(data, Clock(now, host.uptime(), host.boot_id()))
 
@@ -138,7 +138,7 @@ def is_due(part: object, interval: int, now: float, dry: bool) -> bool:
 
 def now_declared(host: Host) -> t.Optional[Profile]:
     """The node's profile now if it declares gc, else None. Raises CorralError for an invalid profile, or one that is lost."""
-    declared, broken = profile_in_force.instead_of(host, declared_profile.read_declared(host), None)
+    declared, broken = profile_in_force.instead_of(host, declared_profile.in_force(host), None)
     if declared is None and broken is not None:
         raise broken
     return declared if declared is not None and declared.gc is not None else None
@@ -233,7 +233,7 @@ def publish(host: Host, declared: Profile, result: Result) -> None:
     drift = [item for name in (IMAGES, CONTAINERS) for item in (status[name] or {}).get("items", ())]
     drift += as_data([failed]) if failed else []
     text = json.dumps(drift, sort_keys=True) + "\n"
-    if host.read(state.GC_DRIFT, follow=False) != text:
+    if state.read_text(host, state.GC_DRIFT) != text:
         host.write_file(state.GC_DRIFT, state.readable(state.GC_DRIFT, text), state.PRIVATE)
     write_metrics(host, status)
     idle_pass.write(host, result.idle)

@@ -181,7 +181,7 @@ def is_full(policy: ImageGC, capacity: int, available: int) -> bool:
 def write(host: Host, kept: t.Optional[t.Mapping[str, t.Any]]) -> None:
     """Keep what passes found for the next one; None: nothing is known."""
     with contextlib.suppress(OSError):  # The pass is done, and the next one asks.
-        if kept is None and host.exists(state.GC_IDLE):
+        if kept is None and state.there(host, state.GC_IDLE):
             host.remove(state.GC_IDLE)
         elif kept is not None and state.checked(host, state.GC_IDLE) != kept:
             state.write_checked(host, state.GC_IDLE, kept, spare=False)

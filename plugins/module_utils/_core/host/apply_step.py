@@ -376,7 +376,7 @@ def control_unit(host: Host, step: Step) -> None:
 
             said = f"{said}; its last log lines: {node_hooks.last_lines(host, step.target)}"
         raise StepFailed(said)
-    if verb == "daemon-reload" and host.exists(state.RELOAD_DUE):
+    if verb == "daemon-reload" and state.there(host, state.RELOAD_DUE):
         host.remove(state.RELOAD_DUE)
     if is_bare and cgroup.exists(host, step.target):
         # A daemon-reload makes the control group of a slice that does not run, for a unit that is to be in it at its next start.

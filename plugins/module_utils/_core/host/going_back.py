@@ -22,7 +22,7 @@ def to(host: Host, declared: t.Optional[Profile]) -> bool:
     What was not confirmed may be what keeps the hook from draining the node. Nor need the node be Ready afterwards: a way back that waits
     for that may never end.
     """
-    if not host.exists(state.UNCONFIRMED):
+    if not state.there(host, state.UNCONFIRMED):
         return False
     from ..model.profile import profile
     from . import unconfirmed_file

@@ -42,7 +42,7 @@ def run_hook(host: Host, step: Step) -> str:
     answer = foreign_program.run(host, [step.target, step.value or ""], HOOK_SECONDS, {}, unit=HOOK_UNIT)
     said = systemd.complaint(answer.err, answer.out)[-500:]
     failed = f"{step.target} {step.value}: exit code {answer.code}: {said}" if answer.code else ""
-    if step.value == "resume" and host.exists(state.DRAINED):
+    if step.value == "resume" and state.there(host, state.DRAINED):
         if failed:
             host.write_file(state.DRAINED, f"{step.target}\n{' '.join(failed.split())}\n", state.PRIVATE)
         else:
@@ -52,7 +52,7 @@ def run_hook(host: Host, step: Step) -> str:
 
 def drained_by(host: Host) -> tuple[str, str]:
     """The hook that has drained the node and not resumed it, and what its failed resume said; empty where there is none."""
-    path, dummy, said = (host.read(state.DRAINED) or "").strip().partition("\n")
+    path, dummy, said = (state.read_text(host, state.DRAINED) or "").strip().partition("\n")
     return path, said
 
 

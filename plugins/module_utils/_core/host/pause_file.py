@@ -37,16 +37,30 @@ class State(NamedTuple):
 
 
 def observe(host: Host) -> State:
-    """Whether the node is paused. A file that cannot be read as Corral wrote it pauses nothing."""
-    if not host.exists(state.PAUSE):
+    """Whether the node is paused. Where its file cannot be read as Corral wrote it, it is as the last status says."""
+    if not state.there(host, state.PAUSE):
         return State()
     found = pause.from_data(state.checked(host, state.PAUSE))
     if found is None:
-        return State(error=f"{state.PAUSE}: not readable as Corral wrote it, so the node is not paused: pause it again")
+        return as_published(host)
     now = host.now()
     remaining = pause.left(found, now, host.boot_id(), host.uptime())
     data = with_text(pause.shown(found, now, remaining))
     return State(paused=data) if remaining > 0 else State(ended=data)
+
+
+def as_published(host: Host) -> State:
+    """The pause of the last status, where that has one which has not ended, and that the file is damaged."""
+    status = host.unrecorded(lambda: state.read_json(host, state.STATUS))
+    data = status.get("paused") if isinstance(status, dict) else None
+    lasts = isinstance(data, dict) and isinstance(data.get("until"), int) and data["until"] > host.now()
+    said = (
+        "stays paused as it was published last: end the pause, or pause it again"
+        if lasts
+        else "is not paused: pause it again"
+    )
+    error = f"{state.PAUSE}: not readable as Corral wrote it, so the node {said}"
+    return State(paused=t.cast("RenderedPause", data) if lasts else None, error=error)
 
 
 def in_force(host: Host) -> t.Optional[RenderedPause]:
@@ -125,8 +139,8 @@ def tick_now(host: Host) -> None:
     """
     if not ticks(host):
         return
-    before = host.read(state.STATUS)
+    before = state.read_text(host, state.STATUS)
     for dummy in range(2):
         host.run("systemctl", "start", agent_units.SERVICE, timeout=TICK_SECONDS)
-        if host.read(state.STATUS) != before:
+        if state.read_text(host, state.STATUS) != before:
             return

@@ -29,7 +29,7 @@ def of_boot_before(host: Host, addresses: t.Iterable[str]) -> dict[str, str]:
     kept = record(host)
     if kept is not None and (not kept["used"] or kept["boot"] == host.boot_id()):
         return {}
-    if (kept is None and not host.exists(state.PCI_USED)) or has_started(host):
+    if (kept is None and not state.there(host, state.PCI_USED)) or has_started(host):
         return {}
     said = "the node is still starting (systemctl is-system-running), and"
     if kept is None:
@@ -48,7 +48,7 @@ def keep(host: Host, found: t.Mapping[str, str]) -> bool:
     False where one is used no longer and the node is starting or stops: what it used before counts until it has started again.
     """
     kept = record(host)
-    is_damaged = kept is None and host.exists(state.PCI_USED)
+    is_damaged = kept is None and state.there(host, state.PCI_USED)
     used = {address: why for address, why in found.items() if why}
     now = {"boot": host.boot_id(), "used": used}
     if kept == now or not (kept or used or is_damaged):

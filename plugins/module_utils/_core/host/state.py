@@ -11,6 +11,7 @@ import errno
 import functools
 import json
 import os
+import stat
 import typing as t
 import zlib
 
@@ -66,6 +67,16 @@ PCI_USED = f"{STATE}/pci-used.json"  # what the machine uses of the PCI function
 DEVICE_CHECKS_LOCK = f"{RUN}/device-checks.lock"
 GC_DRIFT = f"{RUN}/gc-drift.json"
 GC_IDLE = f"{RUN}/gc-idle.json"
+KINDS = {
+    stat.S_IFREG: "",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFLNK: "a link",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+AGENT_MANAGER = "agent"  # whose originals tell of no profile
 PRIVATE = 0o600
 VERSION = 1  # of checksummed files
 
@@ -78,10 +89,58 @@ class Record(NamedTuple):
     before: Original
 
 
-def read_json(host: Host, path: str) -> t.Any:
-    """The JSON value in a file of Corral's own; None when it is absent, a link, or no JSON."""
+def kind(host: Host, path: str) -> str:
+    """What is there in place of a file of Corral's own; "" for a file, and where nothing is. Links are not followed."""
+    found = host.permissions(path)
+    return "" if found is None else KINDS.get(stat.S_IFMT(found[0]), "something else")
+
+
+def there(host: Host, path: str) -> bool:
+    """Whether anything has the name of a file of Corral's own, of whatever kind: a link that leads nowhere among them."""
+    return host.permissions(path) is not None
+
+
+def read_text(host: Host, path: str) -> t.Optional[str]:
+    """The text of a file of Corral's own; None where it is gone, and where something else than a file is there.
+
+    Only a file is opened: what a folder or a link answers is no error of a disk.
+    """
+    found = host.permissions(path)
+    return host.read(path, follow=False) if found is not None and stat.S_ISREG(found[0]) else None
+
+
+def declared_text(host: Host) -> t.Optional[str]:
+    """The text of the declared profile, which may be a link to a file; None where no file is there, or the link leads to none."""
+    path = DECLARED
+    if kind(host, path) == KINDS[stat.S_IFLNK]:
+        from . import link_walk
+
+        try:
+            path = list(link_walk.steps(host, path))[-1][0]
+        except OSError:  # a circle of links
+            return None
+    return read_text(host, path)
+
+
+def wrong(host: Host, path: str, stored: t.Any, *, is_checked: bool = True) -> str:
+    """What is wrong with a file of Corral's own that should be there, and has the JSON value ``stored``; "" where nothing is."""
+    if not there(host, path):
+        return "is gone"
+    other = kind(host, path)
+    if other:
+        return f"is {other}, not a file"
     try:
-        return json.loads(host.read(path, follow=False) or "null")
+        if is_checked:
+            checked_data(stored)
+    except ValueError as error:
+        return str(error)
+    return "is not JSON: truncated, or not Corral's" if stored is None else ""
+
+
+def read_json(host: Host, path: str) -> t.Any:
+    """The JSON value in a file of Corral's own; None when it is absent, of another kind, or no JSON."""
+    try:
+        return json.loads(read_text(host, path) or "null")
     except (ValueError, RecursionError):
         return None
 
@@ -106,6 +165,31 @@ def checked(host: Host, path: str) -> t.Any:
         return checked_data(read_json(host, path))
     except ValueError:
         return None
+
+
+def either(host: Host, path: str) -> t.Any:
+    """The data of a checksummed file, by its second copy where the first one cannot be read; None where neither can.
+
+    Where they differ one is of before a death, or was restored from a backup: a list of things that Corral still owes somebody has what
+    either of them has.
+    """
+    found, second = (checked(host, one) for one in (path, f"{path}.previous"))
+    if found is None or second is None or found == second or path not in UNITED:
+        return second if found is None else found
+    known = [UNITED[path](row) for row in found]
+    return [*found, *(row for row in second if UNITED[path](row) not in known)]
+
+
+def key_of_record(row: t.Any) -> t.Any:
+    """What a row of the originals is of; a row that cannot be read is of itself."""
+    before = row.get("before") if isinstance(row, dict) else None
+    return [before.get(word) for word in ("kind", "target", "name")] if isinstance(before, dict) else row
+
+
+UNITED: dict[str, t.Callable[[t.Any], t.Any]] = {
+    BEFORE: key_of_record,
+    ADMITTED: lambda row: row.get("name") if isinstance(row, dict) else row,
+}
 
 
 def checked_data(stored: t.Any) -> t.Any:
@@ -133,7 +217,7 @@ def checksum(data: t.Any) -> str:
 
 def written_before(host: Host, path: str) -> bool:
     """Whether a file is there, or was: its second copy is deleted first (rest_of)."""
-    return host.exists(path) or host.exists(f"{path}.previous")
+    return there(host, path) or there(host, f"{path}.previous")
 
 
 def rest_of(path: str) -> tuple[str, str]:
@@ -165,10 +249,13 @@ def state_folder(host: Host, path: str) -> None:
 
 def records(host: Host) -> tuple[list[Record], t.Optional[str]]:
     """The originals, oldest first, and a warning when they are read from the file's second copy."""
-    found, warning = records_in(host.read(BEFORE, follow=False) or ""), None
+    copies = [read_text(host, path) or "" for path in (BEFORE, f"{BEFORE}.previous")]
+    found, warning = records_in(copies[0]), None
+    if found is not None and copies[1] != copies[0]:
+        found = records_in(checked_text(either(host, BEFORE)))
     if found is None and were_recorded(host):
-        found = records_in(host.read(f"{BEFORE}.previous", follow=False) or "")
-        warning = f"{BEFORE}: {'not readable as Corral wrote it' if host.exists(BEFORE) else 'is gone'}: " + (
+        found = records_in(copies[1])
+        warning = f"{BEFORE}: {'not readable as Corral wrote it' if there(host, BEFORE) else 'is gone'}: " + (
             "its second copy is used" if found is not None else "there is no second copy: removal cannot restore"
         )
     return list(found or ()), warning
@@ -176,7 +263,7 @@ def records(host: Host) -> tuple[list[Record], t.Optional[str]]:
 
 def were_recorded(host: Host) -> bool:
     """Whether there must be originals: they are recorded whenever a profile is applied or an agent is installed."""
-    return written_before(host, BEFORE) or host.exists(APPLIED) or host.exists(AGENT)
+    return written_before(host, BEFORE) or there(host, APPLIED) or there(host, AGENT)
 
 
 def originals_lost(host: Host) -> bool:
@@ -184,9 +271,9 @@ def originals_lost(host: Host) -> bool:
 
     What a later run found and recorded is not what was there before Corral: the loss stays until the state is removed.
     """
-    if host.exists(LOST):
+    if there(host, LOST):
         return True
-    copies = (host.read(path, follow=False) or "" for path in (BEFORE, f"{BEFORE}.previous"))
+    copies = (read_text(host, path) or "" for path in (BEFORE, f"{BEFORE}.previous"))
     if any(records_in(text) is not None for text in copies):
         return False
     from . import own_files  # The state folder is gone, or there never was one.
@@ -224,7 +311,7 @@ def rows_in(text: str) -> t.Optional[tuple[tuple[Record, ...], tuple[t.Any, ...]
 def unread_rows(host: Host) -> list[t.Any]:
     """The rows among the originals that cannot be read and that are not set aside yet."""
     for path in (BEFORE, f"{BEFORE}.previous"):
-        rows = rows_in(host.read(path, follow=False) or "")
+        rows = rows_in(read_text(host, path) or "")
         if rows is not None:
             return list(rows[1])
     return []
@@ -232,7 +319,7 @@ def unread_rows(host: Host) -> list[t.Any]:
 
 def unreadable(host: Host) -> list[t.Any]:
     """All rows that cannot be read, those that were set aside first. The original of each counts as lost."""
-    kept = read_json(host, UNREADABLE) if host.exists(UNREADABLE) else None
+    kept = read_json(host, UNREADABLE) if there(host, UNREADABLE) else None
     aside = kept if isinstance(kept, list) else []
     return [*aside, *(row for row in unread_rows(host) if row not in aside)]
 
@@ -242,9 +329,9 @@ def save_records(host: Host, kept: t.Sequence[Record]) -> None:
 
     A loss of those before is recorded first, and rows that cannot be read are set aside.
     """
-    if not host.exists(LOST) and originals_lost(host):
+    if not there(host, LOST) and originals_lost(host):
         state_folder(host, os.path.dirname(BEFORE))
-        damaged = host.read(BEFORE, follow=False) or host.read(f"{BEFORE}.previous", follow=False) or ""
+        damaged = read_text(host, BEFORE) or read_text(host, f"{BEFORE}.previous") or ""
         host.write_file(LOST, damaged, PRIVATE)
     if unread_rows(host):
         state_folder(host, os.path.dirname(UNREADABLE))
@@ -253,17 +340,39 @@ def save_records(host: Host, kept: t.Sequence[Record]) -> None:
     write_checked(host, BEFORE, rows)
 
 
+def applied(host: Host) -> t.Any:
+    """The data of the profile that was applied last; None where none is.
+
+    Where its file is lost it is the newest of the history, which is written first, as long as the node has a declared profile and
+    records of what Corral changed for it: without these it was removed.
+    """
+    found = read_json(host, APPLIED)
+    if found is None and declared_text(host) is not None and has_changed(host):
+        rows = either(host, HISTORY)
+        if rows:
+            from ..model.status import history as applied_profiles
+
+            found = next((one.profile for one in applied_profiles.from_data(rows)), None)
+    return found
+
+
+def has_changed(host: Host) -> bool:
+    """Whether there are originals of what a profile changed: not those of the agent alone."""
+    return any(record.manager != AGENT_MANAGER for record in records(host)[0])
+
+
 def record_profile(host: Host, profile: t.Any) -> None:
     """Keep the profile that has just been applied, and those before it for ``corral rollback``."""
-    last = read_json(host, APPLIED)
-    if last == profile:
+    last = applied(host)
+    if last == profile and read_json(host, APPLIED) is not None:
         return
     if not were_recorded(host):
         save_records(host, ())  # A profile that changed nothing: later, what is not there was lost.
     from ..model.status import history as applied_profiles  # A tick that changes nothing does not get here.
 
-    kept = applied_profiles.from_data(checked(host, HISTORY))
-    save_history(host, applied_profiles.with_profile(kept, last, profile, int(host.now())))
+    if last != profile:
+        kept = applied_profiles.from_data(either(host, HISTORY))
+        save_history(host, applied_profiles.with_profile(kept, last, profile, int(host.now())))
     state_folder(host, STATE)
     host.write_file(APPLIED, json.dumps(profile, sort_keys=True) + "\n", PRIVATE)
 
@@ -272,7 +381,7 @@ def history(host: Host) -> tuple[t.Optional[Kept], list[Kept]]:
     """The profile in force (None: no profile is) and those applied before it, the newest first."""
     from ..model.status import history as applied_profiles
 
-    return applied_profiles.divided(applied_profiles.from_data(checked(host, HISTORY)), read_json(host, APPLIED))
+    return applied_profiles.divided(applied_profiles.from_data(either(host, HISTORY)), applied(host))
 
 
 def save_history(host: Host, kept: t.Sequence[Kept]) -> None:

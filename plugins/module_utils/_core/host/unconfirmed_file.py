@@ -32,7 +32,7 @@ def pending(host: Host) -> t.Optional[Pending]:
 
 def damaged(host: Host) -> bool:
     """Whether there is a file that does not say what the node is to go back to."""
-    return host.exists(state.UNCONFIRMED) and pending(host) is None
+    return state.there(host, state.UNCONFIRMED) and pending(host) is None
 
 
 def left(host: Host, found: Pending) -> float:
@@ -112,14 +112,14 @@ def write(host: Host, found: Pending) -> None:
 def forget(host: Host) -> None:
     """No profile is unconfirmed any more: its file goes, and its timer stops."""
     for path in (state.UNCONFIRMED, state.WAY_BACK):
-        if host.exists(path):
+        if state.there(host, path):
             host.remove(path)
     stop_timer(host)
 
 
 def set_aside(host: Host) -> None:
     """Keep a damaged file under another name."""
-    text = host.read(state.UNCONFIRMED, follow=False)
+    text = state.read_text(host, state.UNCONFIRMED)
     host.write_file(f"{state.UNCONFIRMED}.damaged", text or "", state.PRIVATE)
     forget(host)
 
@@ -132,14 +132,19 @@ def stop_timer(host: Host) -> None:
 
 def rejected(host: Host) -> list[Rejected]:
     """The profiles that went back, the newest first."""
-    if not host.exists(state.REJECTED):
+    if not state.there(host, state.REJECTED):
         return []
     return unconfirmed.rejected_from_data(state.checked(host, state.REJECTED))
+
+
+def rejected_damaged(host: Host) -> bool:
+    """Whether there is a file that does not say which profiles went back."""
+    return state.there(host, state.REJECTED) and state.checked(host, state.REJECTED) is None
 
 
 def save_rejected(host: Host, known: t.Sequence[Rejected]) -> None:
     """Keep the profiles that went back."""
     if known:
         state.write_checked(host, state.REJECTED, [list(one) for one in known], spare=False)
-    elif host.exists(state.REJECTED):
+    elif state.there(host, state.REJECTED):
         host.remove(state.REJECTED)

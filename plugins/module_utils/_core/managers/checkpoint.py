@@ -32,13 +32,19 @@ def given_up(host: Host) -> Change:
 def checkpoint_changes(host: Host, found: Workloads) -> list[Change]:
     """The changes of grants. The checkpoint is written before anything takes effect: after a crash the next tick continues from it."""
     path, changes = state.CHECKPOINT, [event_change(event) for event in found.allocated.events]
-    before = host.read(path, follow=False)
+    before = state.read_text(host, path)
     keeps = found.needs or found.allocated.grants
     steps = kept_steps(host, path, checkpoint_text(found) if keeps else None, "damaged" if found.damage else "")
     if not steps:
         return changes
     if not changes or found.damage:
-        reason = found.damage or "; ".join(found.drifted) or "what was granted is kept there"
+        is_copy = all(step.target != path for step in steps)
+        kept = (
+            f"its second copy, {path}.previous, is not the same: it is written again"
+            if is_copy
+            else "what was granted is kept there"
+        )
+        reason = found.damage or "; ".join(found.drifted) or kept
         shown = None if before is None else "unreadable" if found.damage else "an earlier one"
         changes.insert(0, Change(NAME, path, "content", shown, f"{len(found.allocated.grants)} grants", reason, path))
     return [changes[0]._replace(steps=tuple(steps)), *changes[1:]]
@@ -49,15 +55,15 @@ def kept_steps(host: Host, path: str, text: t.Optional[str], aside: str = "", or
 
     What the file held is kept under the suffix ``aside``, where that is given.
     """
-    before = host.read(path, follow=False)
+    before = state.read_text(host, path)
     if text is None:
-        there = filter(host.exists, state.rest_of(path))
+        there = [one for one in state.rest_of(path) if state.there(host, one)]
         return [make_step.file(gone, None, CLAIM, order + number) for number, gone in enumerate(there)]
     steps = []
     if aside and before not in (None, text):
         steps.append(make_step.file(f"{path}.{aside}", before, CLAIM, order, mode=state.PRIVATE))
     for number, copy in enumerate((path, f"{path}.previous"), 1):
-        if host.read(copy, follow=False) != text:
+        if state.read_text(host, copy) != text:
             steps.append(make_step.file(copy, text, CLAIM, order + number, mode=state.PRIVATE))
     return steps
 
@@ -77,7 +83,7 @@ def admitted_changes(host: Host, found: Workloads, *, back: bool) -> list[Change
         return []
     left = [one.name for one in found.admitted]
     names, shown, reason = ", ".join(left) or None, None, "admitted at run time"
-    if host.exists(state.ADMITTED):
+    if state.there(host, state.ADMITTED):
         data = state.checked(host, state.ADMITTED)
         before = [str(row["name"]) for row in data] if data else []
         shown = ", ".join(before) or "others"

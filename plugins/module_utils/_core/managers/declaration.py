@@ -21,10 +21,13 @@ from ..model.profile import profile
 from .manager import Manager
 
 NAME = "profile"
+# What a run mends where it is lost: see lost_files.py.
+KEPT = (state.APPLIED, *state.rest_of(state.BEFORE), *state.rest_of(state.HISTORY))
 WRITES = (
     Place("file", re.escape(state.DECLARED)),
     Place("file", re.escape(state.ORIGINS)),
     Place("file", re.escape(state.RELOAD_DUE), None, volatile=True),
+    *(Place("file", re.escape(path), volatile=True) for path in KEPT),
 )
 
 

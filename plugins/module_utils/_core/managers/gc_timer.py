@@ -74,7 +74,7 @@ def observe(host: Host, context: Context, gc: GC) -> Observation:
     """Read the units and the last passes' results."""
     return Observation(
         pass_timer.observe(host, context, OWN, gc_units.period(gc)),
-        items(state.read_json(host, state.GC_DRIFT) if host.exists(state.GC_DRIFT) else []),
+        items(state.read_json(host, state.GC_DRIFT) if state.there(host, state.GC_DRIFT) else []),
         other_gc.kubelet(host),
         tuple(other_gc.pruners(host)),
         tuple(user for user in gc.users if accounts.user_id(host, None, user) is None),

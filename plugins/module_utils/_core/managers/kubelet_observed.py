@@ -150,7 +150,7 @@ def without_profile(host: Host, topology: Topology) -> Context:
 
 def kept(host: Host) -> Kept:
     """What Corral keeps of a file of others; nothing where it changed none."""
-    data = state.checked(host, KEPT) if host.exists(KEPT) else None
+    data = state.checked(host, KEPT)
     return Kept(data["file"], data["lines"]) if isinstance(data, dict) and {"file", "lines"} <= data.keys() else Kept()
 
 

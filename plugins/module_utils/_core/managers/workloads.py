@@ -488,7 +488,7 @@ def key_of(change: Change, declared: Profile) -> str:
 
 def on_removal(host: Host, removed: t.Container[str]) -> tuple[Change, ...]:
     """All grants end, and the slices that hold no process stop."""
-    if NAME not in removed or not host.exists(state.CHECKPOINT):
+    if NAME not in removed or not state.there(host, state.CHECKPOINT):
         return ()
     return (checkpoint.given_up(host), *empty_slices(host))
 

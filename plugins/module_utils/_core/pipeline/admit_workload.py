@@ -214,7 +214,7 @@ def to_be_applied(host: Host, request: Request, name: str, *, with_files: bool) 
 
 def phases(host: Host) -> tuple[int, ...]:
     """The phases of an admission. No slice stops while systemd has files to read: it may still know a running unit of it."""
-    return tuple(phase for phase in PHASES if phase != EMPTY_SLICES) if host.exists(state.RELOAD_DUE) else PHASES
+    return tuple(phase for phase in PHASES if phase != EMPTY_SLICES) if state.there(host, state.RELOAD_DUE) else PHASES
 
 
 def execute(host: Host, request: Request, name: str, *, with_files: bool = False, refresh: bool = True) -> Admission:

@@ -30,7 +30,7 @@ Item = tuple[str, str, str]
 
 def adopted(host: Host) -> dict[str, t.Any]:
     """The keys, a layer over the applied profile; empty where the node does not differ, or no key can express how."""
-    applied = state.read_json(host, state.APPLIED)
+    applied = state.applied(host)
     if not isinstance(applied, dict):
         return {}
     try:

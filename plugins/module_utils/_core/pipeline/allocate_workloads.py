@@ -20,7 +20,7 @@ from ..model.plan.context import Workloads
 from ..model.profile import profile
 from ..model.profile.profile import Profile
 from ..model.profile.profile_workloads import DECLARED, RUNNING, Workload, slice_name
-from ..model.profile.schema_types import is_own
+from ..model.profile.schema_types import CORRAL_SLICE, is_own
 from ..model.tenants.tenant import match_meets
 from ..model.topology import cpu_topology
 from ..model.topology.topology import Topology
@@ -237,7 +237,7 @@ def admitted_or_damage(host: Host) -> tuple[tuple[Workload, ...], str]:
     try:
         return admitted_in(host, state.ADMITTED), ""
     except (CorralError, ValueError):
-        said = f"{state.ADMITTED} {'cannot be read as Corral wrote it' if host.exists(state.ADMITTED) else 'is gone'}"
+        said = f"{state.ADMITTED} {'cannot be read as Corral wrote it' if state.there(host, state.ADMITTED) else 'is gone'}"
     try:
         return admitted_in(host, f"{state.ADMITTED}.previous"), f"{said}: its second copy is used"
     except (CorralError, ValueError):
@@ -266,8 +266,9 @@ def conflicting(workload: Workload, others: t.Iterable[Workload]) -> t.Optional[
 
 
 def admitted_in(host: Host, path: str) -> tuple[Workload, ...]:
-    """The workloads in a file of those admitted. Raises ValueError or CorralError for a file that Corral did not write."""
-    return profile.parse_workloads(state.checked_data(state.read_json(host, path)))
+    """The workloads in a file of those admitted, and in its second copy. Raises ValueError or CorralError for one that Corral did not write."""
+    data = state.checked_data(state.read_json(host, path))
+    return profile.parse_workloads(state.either(host, path) if path == state.ADMITTED else data)
 
 
 def observe(
@@ -501,14 +502,38 @@ def read_checkpoint(host: Host, listed: t.Sequence[ResourceRequirements]) -> tup
     try:
         kept, wrong = grants.from_data(state.checked_data(stored))
     except ValueError as error:
-        said = f"{error}, set aside" if host.exists(state.CHECKPOINT) else "is gone"
+        said = f"{error}, set aside" if state.there(host, state.CHECKPOINT) else "is gone"
         return rebuilt(host, listed, earlier(host)), f"{state.CHECKPOINT} {said}: grants are as the slices show them"
+    unknown = "" if wrong else run_unknown_to(host, kept, listed)
+    if unknown:
+        said = f"is an earlier one, set aside: {unknown} runs on CPUs of which it does not know"
+        return rebuilt(host, listed, kept), f"{state.CHECKPOINT} {said}: grants are as the slices show them"
     if not wrong:
         return kept, ""
     others = rebuilt(host, listed, earlier(host)).grants
     named = "; ".join((*wrong[:LISTED], *([f"{len(wrong) - LISTED} more"] if len(wrong) > LISTED else [])))
     said = f"{state.CHECKPOINT}: {named}, set aside: these grants are as the slices show them, the others stay"
     return grants.completed(kept, others), said
+
+
+def run_unknown_to(host: Host, kept: Checkpoint, listed: t.Sequence[ResourceRequirements]) -> str:
+    """A workload that runs in its slice on exclusive CPUs of which a checkpoint does not know; "" without any.
+
+    A checkpoint is written before a run gets its CPUs: this one is of before that, as one that was restored from a backup.
+    """
+    known = {one.workload: one for one in kept.grants}
+    shared = None
+    for name in (need.workload.name for need in listed if need.cpus):
+        grant, unit = known.get(name), grants.slice_of(name, exclusive=True)
+        if grant is not None and (grant.hold != RUNNING or workload_state.run_of(host, name) in (None, grant.instance)):
+            continue
+        if not cgroup.populated(host, unit):
+            continue
+        cpus = cgroup.cpus(host, unit).requested
+        shared = cgroup.cpus(host, CORRAL_SLICE).requested or frozenset() if shared is None else shared
+        if cpus and not cpus & shared and (grant is None or cpus != grant.cpus):
+            return name
+    return ""
 
 
 def earlier(host: Host) -> Checkpoint:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import apply_step, attempts, cgroup, preflight, state, systemd, workload_state
+from ..host import apply_step, attempts, cgroup, lock, preflight, state, systemd, workload_state
 from ..host.apply_step import StepFailed
 from ..host.files import Host, Unreadable
 from ..managers import registry
@@ -76,7 +76,7 @@ def write_effective_profile(host: Host, context: Context) -> None:
     from ..model.profile import effective_profile
 
     text = effective_profile.text_of(context.profile, context.persistent_pools)
-    if host.read(state.EFFECTIVE_PROFILE, follow=False) != text:
+    if state.read_text(host, state.EFFECTIVE_PROFILE) != text:
         state.state_folder(host, state.STATE)
         host.write_file(state.EFFECTIVE_PROFILE, text, state.PRIVATE)
 
@@ -91,16 +91,24 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
     def plan() -> Plan:
         return narrow(planning.plan_removal(host, managers))
 
-    def stop_timer() -> None:
-        from ..host import unconfirmed_file
+    def begin() -> None:
+        if waits:
+            from ..host import unconfirmed_file
 
-        unconfirmed_file.stop_timer(host)  # A running timer whose unit file is removed stays failed.
+            unconfirmed_file.stop_timer(host)  # A running timer whose unit file is removed stays failed.
+        if PROFILE in managers and not first.lost:
+            host.remove(
+                state.APPLIED
+            )  # A removal that is killed has ended the profile: no tick takes it for one that was lost.
 
-    waits = not going_back and host.exists(state.UNCONFIRMED)
+    waits = not going_back and state.there(host, state.UNCONFIRMED)
     first = plan()
-    outcome = apply(host, first, plan, keep_going=True, before_steps=stop_timer if waits else None)
+    applied = state.read_text(host, state.APPLIED)
+    outcome = apply(host, first, plan, keep_going=True, before_steps=begin)
     if first.lost:
         return outcome
+    if outcome.error and applied is not None:
+        host.write_file(state.APPLIED, applied, state.PRIVATE)
     if outcome.leftovers:
         from . import restoring_originals
 
@@ -118,15 +126,15 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
             *status_files,
             *(() if going_back else [state.REJECTED]),
         ):
-            if host.exists(path):
+            if state.there(host, path):
                 host.remove(path)
-    if not outcome.error and waits and host.exists(state.UNCONFIRMED):
+    if not outcome.error and waits and state.there(host, state.UNCONFIRMED):
         from ..host import unconfirmed_file
 
         unconfirmed_file.forget(host)  # There is nothing left to go back from, or no agent that could.
     # A node whose originals were lost may still have a declared profile.
     needed = (state.DECLARED, state.APPLIED, state.UNREADABLE, *state.WORKLOADS)
-    if not outcome.error and not state.records(host)[0] and not any(map(host.exists, needed)):
+    if not outcome.error and not state.records(host)[0] and not any(state.there(host, path) for path in needed):
         state.forget(host)
     return outcome
 
@@ -205,6 +213,7 @@ def carry_out(
 
     ``before_steps`` is the last act before the first step: when it raises, or was not called, the node is unchanged.
     """
+    lock.refuse_lost(host)
     online = (host.read("/sys/devices/system/cpu/online") or "").strip()
     if cgroup.unified(host):
         online = cpuset.format(cgroup.rest(host)) or online  # A unit without a set of its own had what partitions left.
@@ -214,10 +223,11 @@ def carry_out(
     kept, dummy = state.records(host)
     new = recording_originals.new_records(host, plan, kept)
     untouched = not host.names(state.STATE)
-    if any(step.reload for step in steps) and not host.exists(state.RELOAD_DUE):
+    if any(step.reload for step in steps) and not state.there(host, state.RELOAD_DUE):
         recording_originals.note_reload(host)
     if new:
-        recording_originals.keep_records(host, [*kept, *new])
+        recording_originals.keep_records(host, [*kept, *new])  # Both copies: neither is as the plan found it any more.
+        steps = [step for step in steps if step.target not in state.rest_of(state.BEFORE)]
     if before_steps is not None:
         try:
             before_steps()

@@ -80,7 +80,7 @@ def declare(
         lambda begin: applying.declare(host, declared, origins, before_steps=begin),
     )
     if outcome.applied and not outcome.error:
-        if not waits and host.exists(state.UNCONFIRMED):
+        if not waits and state.there(host, state.UNCONFIRMED):
             unconfirmed_file.forget(host)
         forget_rejection(host, declared)
     return outcome
@@ -141,7 +141,7 @@ def needs_confirmation(host: Host, declared: Profile, terms: Terms) -> bool:
 
 def confirmed_last(host: Host, earlier: t.Optional[Pending]) -> t.Optional[dict[str, t.Any]]:
     """The profile that was confirmed last; None where none was."""
-    return t.cast("t.Any", state.read_json(host, state.APPLIED)) if earlier is None else earlier.before
+    return t.cast("t.Any", state.applied(host)) if earlier is None else earlier.before
 
 
 def new_pending(host: Host, declared: Profile, seconds: int) -> Pending:
@@ -202,7 +202,7 @@ def keep(host: Host, digits: str = "") -> t.Optional[Pending]:
     found = to_confirm(host, digits)
     if found is not None and found.passed:
         out_of_history(host, found)
-    if host.exists(state.UNCONFIRMED):
+    if state.there(host, state.UNCONFIRMED):
         unconfirmed_file.forget(host)
     return found
 
@@ -211,7 +211,7 @@ def forget_rejection(host: Host, declared: Profile) -> None:
     """Take a profile that was applied by force off the list of those that went back."""
     known = unconfirmed_file.rejected(host)
     digits = history.hash_of(profile.to_data(declared))
-    if any(one.hash == digits for one in known):
+    if any(one.hash == digits for one in known) or unconfirmed_file.rejected_damaged(host):
         unconfirmed_file.save_rejected(host, [one for one in known if one.hash != digits])
 
 
@@ -254,7 +254,7 @@ def awaiting_command(host: Host) -> t.Optional[Pending]:
     found = unconfirmed_file.pending(host)
     if found is None or not found.command or found.failed or unconfirmed_file.left(host, found) <= 0:
         return None
-    applied = state.read_json(host, state.APPLIED)
+    applied = state.applied(host)
     return found if isinstance(applied, dict) and history.hash_of(applied) == found.hash else None
 
 
@@ -274,7 +274,7 @@ def tick(host: Host) -> tuple[t.Optional[Pending], t.Optional[Outcome]]:
         said = "is damaged, so the profile to go back to is not known: the node keeps its profile (corral rollback goes back)"
         unconfirmed_file.set_aside(host)
         raise refusal(said, path=state.UNCONFIRMED)
-    if not host.exists(state.UNCONFIRMED):
+    if not state.there(host, state.UNCONFIRMED):
         unconfirmed_file.stop_timer(host)
     found = expired(host)
     return (None, None) if found is None else (found, go_back(host, found))

@@ -16,31 +16,59 @@ from ..model.profile import profile, schema_reader
 from ..model.profile.profile import Profile
 from ..model.values.errors import CorralError, Problem
 
+WAY_BACK = (
+    "move away what is there and run the rollout again, or corral reconcile, which writes it as it was applied last"
+)
+
 
 def applied_already(host: Host, declared: Profile) -> bool:
     """Whether this very profile was the last to be applied on this node."""
-    return profile.is_data_of(state.read_json(host, state.APPLIED), declared)
+    return profile.is_data_of(state.applied(host), declared)
+
+
+class Damaged(CorralError):
+    """The declared profile is gone where one was applied, is no file, or no JSON: no one declared that."""
 
 
 def read_declared(host: Host) -> t.Optional[Profile]:
-    """The node's declared profile; None when it has none. Raises CorralError for one that is no profile."""
-    text = host.read(state.DECLARED)
+    """The node's declared profile; None when it has none. Raises CorralError for one that is no profile, Damaged among them."""
+    text = state.declared_text(host)
     if text is None:
-        if host.mode(state.DECLARED) is not None:
-            raise CorralError(Problem(state.DECLARED, None, "cannot be read: it leads to no file, move it away"))
+        lost = why_lost(host)
+        if lost:
+            raise Damaged(Problem(state.DECLARED, None, f"{lost}: {WAY_BACK}"))
         return None
     try:
         data = json.loads(text, object_pairs_hook=schema_reader.unique)
     except schema_reader.DuplicateKey as error:
         raise CorralError(Problem(state.DECLARED, None, str(error))) from None
     except (ValueError, RecursionError) as error:
-        raise CorralError(Problem(state.DECLARED, None, f"not JSON ({error}): apply the profile again")) from None
+        raise Damaged(Problem(state.DECLARED, None, f"not JSON ({error}): apply the profile again")) from None
     return profile.parse(data)
+
+
+def why_lost(host: Host) -> str:
+    """What is wrong where no declared profile can be read; "" where nothing says that there was one."""
+    if not state.there(host, state.DECLARED):
+        return "is gone" if state.there(host, state.APPLIED) or state.has_changed(host) else ""
+    other = state.kind(host, state.DECLARED)
+    return f"is {other}, and leads to no file" if other == "a link" else f"is {other}, not a file" if other else ""
+
+
+def in_force(host: Host) -> t.Optional[Profile]:
+    """The declared profile, and the one applied last where its file is damaged; None without either. Raises CorralError."""
+    try:
+        return read_declared(host)
+    except Damaged as error:
+        found = last_good(host)[0]
+        if found is None:
+            raise error from None
+        return found
 
 
 def last_good(host: Host) -> tuple[t.Optional[Profile], t.Optional[CorralError]]:
     """The profile that was applied last."""
-    data = state.read_json(host, state.APPLIED)
+    data = state.applied(host)
     return (None, None) if data is None else (profile.parse(data), None)
 
 

@@ -86,7 +86,7 @@ def planned(host: Host, topology: Topology, data: dict[str, t.Any]) -> tuple[Cha
 def mode_of(host: Host) -> str:
     """The mode of the declared profile; a first one only reports."""
     try:
-        declared = declared_profile.read_declared(host)
+        declared = declared_profile.in_force(host)
     except CorralError:
         declared = None
     return declared.mode if declared else "audit"

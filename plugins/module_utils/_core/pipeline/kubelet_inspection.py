@@ -141,7 +141,7 @@ def declared(host: Host, topology: Topology) -> tuple[tuple[Change, ...], t.Opti
     context = None
     changes: tuple[Change, ...] = ()
     try:
-        found = declared_profile.read_declared(host)
+        found = declared_profile.in_force(host)
         if found is not None and found.kubelet is not None:
             context = planning.compile_profile(host, found, keeps_kubelet=True)._replace(in_tick=True)
             plan = planning.plan_profile(host, context, managers=(NAME,))

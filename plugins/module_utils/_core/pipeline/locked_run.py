@@ -96,7 +96,7 @@ def published(host: Host, outcome: Outcome) -> Outcome:
     if declared is None or broken is not None:
         return outcome
     try:
-        if host.exists(state.REJECTED):
+        if state.there(host, state.REJECTED):
             profile_in_force.refuse_rejected(host, declared)
         fresh = not declared_profile.applied_already(host, declared)
         context = planning.compile_profile(host, declared, fresh=fresh, keeps_kubelet=True)

@@ -35,7 +35,7 @@ UNREADABLE = (
     "restore it by hand after the removal, then delete that file"
 )
 FIELDS = ("manager", "subject", "before")
-OWN = (state.DECLARED, state.ORIGINS, state.AGENT, LAUNCHER, *OWN_LINKS)
+OWN = (state.DECLARED, state.APPLIED, state.ORIGINS, state.AGENT, LAUNCHER, *OWN_LINKS)
 MEMORY = "memory"
 LIVE = {"value": "value", "pool": "nr_hugepages", "partition": partitions.PROPERTY}
 

@@ -180,9 +180,9 @@ def plan_profile(
     planning = [name for name in names if name != WORKLOADS or context.workloads is not None]
     found = context.workloads
     gives = found is not None and (found.devices is not None or any(need.workload.containers for need in found.needs))
-    if not (gives or host.exists(state.DEVICES) or host.exists(state.GRANTS_SPEC)):
+    if not (gives or host.exists(state.DEVICES) or state.there(host, state.GRANTS_SPEC)):
         planning = [name for name in planning if name != DEVICES]
-    if not (any(one.check for one in context.profile.devices) or host.exists(state.DEVICE_CHECKS_LOCK)):
+    if not (any(one.check for one in context.profile.devices) or state.there(host, state.DEVICE_CHECKS_LOCK)):
         planning = [name for name in planning if name != CHECKS]
     try:
         parts = [registry.manager(name).plan(host, context) for name in planning]
@@ -344,7 +344,7 @@ def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], ma
     if is_whole:  # What no manager here knows is said with the plan of the whole profile.
         dropped += [record for record in records if record.manager not in registry.names()]
     changes = [change for part in parts for change in part.changes]
-    if not set(managers) <= set(GRANTS) and host.exists(state.RELOAD_DUE):  # A start leaves it to the tick.
+    if not set(managers) <= set(GRANTS) and state.there(host, state.RELOAD_DUE):  # A start leaves it to the tick.
         from ..managers import declaration
 
         changes += declaration.reload_due()
@@ -358,7 +358,7 @@ def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], ma
         changes += restored.changes
         obsolete |= restored.obsolete
         waiting = restored.notes
-    if parts and (not records or host.exists(state.LOST)):
+    if parts and (not records or state.there(host, state.LOST)):
         from . import lost_originals  # Where originals are recorded nothing is loaded for this.
 
         changes += lost_originals.not_owned(host, managers, owned)
@@ -372,6 +372,10 @@ def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], ma
 
         changes, kept = counted_hugepages.left_to_runs(host, changes)
         obsolete -= kept
+    if context is not None and is_whole:
+        from . import lost_files
+
+        changes += lost_files.items(host)
     unreadable = state.unreadable(host)
     if unreadable:
         from . import lost_originals

@@ -37,7 +37,7 @@ def instead_of(
     Where the time of an unconfirmed one is over it is the profile before; where there was none, it is in force until the node has
     gone back.
     """
-    if not (host.exists(state.UNCONFIRMED) or host.exists(state.REJECTED)):
+    if not (state.there(host, state.UNCONFIRMED) or state.there(host, state.REJECTED)):
         return declared, broken
     try:
         found = expired(host)
@@ -55,6 +55,11 @@ def instead_of(
 
 def refuse_rejected(host: Host, declared: Profile) -> None:
     """Raise CorralError for a profile that went back."""
+    from ..host import unconfirmed_file
+
+    if unconfirmed_file.rejected_damaged(host) and not declared_profile.applied_already(host, declared):
+        message = "cannot be read as Corral wrote it, so that it may be that this profile went back: apply it with force, or remove the file"
+        raise refusal(message, path=state.REJECTED)
     found = rejection(host, declared)
     if found is not None:
         message = f"this profile was applied before and went back ({found.reason}): change it, or apply it with force"

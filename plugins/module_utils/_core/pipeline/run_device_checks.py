@@ -90,7 +90,7 @@ def check_unknown(host: Host, declared: Profile, *, all_again: bool = False, wri
     if not all_again and all_known(host, resources):
         return
     lock = Lock(host, state.DEVICE_CHECKS_LOCK)
-    if (writes or host.exists(state.DEVICE_CHECKS_LOCK)) and not lock.take(LOCK_SECONDS):
+    if (writes or state.there(host, state.DEVICE_CHECKS_LOCK)) and not lock.take(LOCK_SECONDS):
         if all_again:
             raise refusal(
                 f"a pass of checks has run for {LOCK_SECONDS:g} s: see journalctl -u {device_check_units.SERVICE}"
@@ -160,7 +160,7 @@ def let_go(host: Host, lock: Lock) -> None:
     """Release the lock, and leave its file only where there are passes."""
     if not wanted(host):
         state.leave_nothing(host, state.DEVICE_CHECKS_LOCK)
-        if host.exists(state.DEVICE_CHECKS_LOCK):
+        if state.there(host, state.DEVICE_CHECKS_LOCK):
             host.remove(state.DEVICE_CHECKS_LOCK)
     lock.release()
 

@@ -48,6 +48,7 @@ class Request(NamedTuple):
     declared: t.Optional[Profile]
     wanted: t.Optional[Profile]
     own: str  # the patch's path in the profile
+    lost: bool = False  # the file of the declared profile is damaged: any part of it writes it again
 
 
 def ask(host: Host, patch: SectionPatch) -> Request:
@@ -55,10 +56,13 @@ def ask(host: Host, patch: SectionPatch) -> Request:
 
     A profile that was declared as a whole is not changed by parts: they may only declare what it declares.
     """
-    declared = declared_profile.read_declared(host)
+    declared, broken = declared_profile.declared_or_last_good(host)
+    lost = isinstance(broken, declared_profile.Damaged)
+    if broken is not None and not (lost and (declared is not None or not state.there(host, state.DECLARED))):
+        raise broken
     if declared is None or declared.name == section_patch.NAME:
         wanted, own = section_patch.merged(declared, patch)
-        return Request(patch, scope_of(patch), declared, wanted, own)
+        return Request(patch, scope_of(patch), declared, wanted, own, lost)
     try:
         wanted, own = section_patch.merged(declared, patch)
     except CorralError:
@@ -119,7 +123,7 @@ def narrowing(host: Host, request: Request) -> t.Callable[[Plan], Plan]:
     if before is None or (request.wanted is None and request.declared is not None):
         return applying.everything
     known = {(change.item(), change.wanted) for change in before.changes}
-    declares = request.wanted is None or request.wanted != request.declared
+    declares = request.lost or request.wanted is None or request.wanted != request.declared
     others = {
         record.before.key
         for record in state.records(host)[0]

@@ -25,6 +25,7 @@ from ..model.values.printable_text import printable
 from ..model.values.records import NamedTuple
 from ..reports import change_text, status_file
 from . import applying, declared_profile, planning
+from .declared_profile import Damaged
 
 if t.TYPE_CHECKING:
     from ..model.status.json_shapes import RenderedPause, Status
@@ -57,7 +58,7 @@ def look(host: Host, now: Tick) -> int:
     state.refuse_unreadable(host)
     host.recorded = {}
     # A boot starts it itself, after this: it would be waited for in vain (/run outlives a soft reboot).
-    if host.exists(state.KUBELET_DUE) and not at_boot:
+    if state.there(host, state.KUBELET_DUE) and not at_boot:
         from ..host import kubelet_unit
 
         said = host.unrecorded(lambda: kubelet_unit.start_again(host))  # In audit mode and in a pause as well.
@@ -65,7 +66,7 @@ def look(host: Host, now: Tick) -> int:
             notice(said, priority=4)
     now = with_pause(host, now)
     declared, broken = declared_profile.last_good(host) if at_boot else declared_profile.declared_or_last_good(host)
-    if host.exists(state.UNCONFIRMED) or host.exists(state.REJECTED):
+    if state.there(host, state.UNCONFIRMED) or state.there(host, state.REJECTED):
         declared, broken = with_unconfirmed(host, declared, broken, at_boot=at_boot)
     if declared is None:
         return report_error(host, now, broken) if broken else IN_SYNC
@@ -91,7 +92,7 @@ def with_unconfirmed(
 def with_pause(host: Host, now: Tick) -> Tick:
     """The tick, and the pause if there is one; its file goes when its time is over. Logs its begin and its end."""
     was = now.previous.get("paused")
-    if host.exists(state.PAUSE):
+    if state.there(host, state.PAUSE):
         from ..host import pause_file
 
         found = pause_file.tidy(host)
@@ -129,7 +130,7 @@ def reconcile(host: Host, declared: Profile, broken: t.Optional[CorralError], no
     at_boot, enforce = now.at_boot, declared.mode == "enforce" and not now.paused
     fresh = at_boot or not declared_profile.applied_already(host, declared)
     takes_up = fresh and not at_boot and broken is None
-    takes_up = takes_up and (declared.confirm is not None or host.exists(state.UNCONFIRMED))
+    takes_up = takes_up and (declared.confirm is not None or state.there(host, state.UNCONFIRMED))
     try:
         # A boot applies it to a kubelet that is yet to start.
         context = planning.compile_profile(host, declared, fresh=fresh, keeps_kubelet=not at_boot)
@@ -240,8 +241,11 @@ def broken_profile(error: CorralError) -> Change:
     """A declared profile that cannot be applied, or went back, as a drift item."""
     said = str(error).replace("\n", "; ")
     reason = f"the profile applied last stays in force: {said}"
+    sides = (
+        ("damaged", "the profile") if isinstance(error, Damaged) else ("a refused profile", "one that can be applied")
+    )
     return Change(
-        "profile", state.DECLARED, "content", "a refused profile", "one that can be applied", reason, state.DECLARED,
+        "profile", state.DECLARED, "content", *sides, reason, state.DECLARED,
         (), UNCHANGEABLE,
     )  # fmt: skip
 

@@ -144,7 +144,7 @@ def status(
 
 def unconfirmed(host: Host) -> t.Optional[RenderedUnconfirmed]:
     """The profile that waits to be confirmed."""
-    if not host.exists(state.UNCONFIRMED):
+    if not state.there(host, state.UNCONFIRMED):
         return None
     from ..host import unconfirmed_file
 

@@ -125,9 +125,6 @@ WantedBy=paths.target
 SERVICE_TEXT = """\
 [Unit]
 Description=Corral: keep the node as its profile declares
-ConditionPathExists=|/etc/corral/profile.json
-# The first rollout was ended while it changed a kubelet.
-ConditionPathExists=|/run/corral/kubelet-due
 StartLimitIntervalSec=0
 
 [Service]
@@ -149,7 +146,6 @@ RuntimeDirectoryPreserve=yes
 BOOT_TEXT = """\
 [Unit]
 Description=Corral: bring back pools, hugepages and limits before workloads start
-ConditionPathExists=/var/lib/corral/applied.json
 DefaultDependencies=no
 After=sysinit.target
 Before=basic.target shutdown.target

@@ -40,7 +40,6 @@ def units(checks: t.Collection[Check]) -> dict[str, str]:
 SERVICE_TEXT = """\
 [Unit]
 Description=Corral: run the profile's commands for the health of devices
-ConditionPathExists=/etc/corral/profile.json
 ConditionPathExists=/usr/libexec/corral/corral
 StartLimitIntervalSec=0
 

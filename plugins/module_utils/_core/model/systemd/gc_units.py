@@ -40,7 +40,6 @@ def units(gc: GC, metrics: str = METRICS_DIR) -> dict[str, str]:
 SERVICE_TEXT = """\
 [Unit]
 Description=Corral: remove images and dead containers that the profile does not keep
-ConditionPathExists=/etc/corral/profile.json
 ConditionPathExists=/usr/libexec/corral/corral
 StartLimitIntervalSec=0
 

@@ -305,7 +305,8 @@ def test_what_a_part_asks_of_others_is_done_with_it(fake: node.Node) -> None:
 
 def test_after_a_death_before_the_profile_was_applied_the_next_part_makes_all_of_it_true(fake: node.Node) -> None:
     put_together(fake, HUGEPAGES)
-    fake.put(state.APPLIED, "null\n")
+    for path in (state.APPLIED, *state.rest_of(state.HISTORY)):
+        fake.drop(path)
     fake.kernel_write(node.pool_file(1), "5")
     asked = section_tasks.ask(fake.host(), patch(HUGEPAGES))
     part(fake.host(), PIDS)

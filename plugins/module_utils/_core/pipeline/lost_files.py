@@ -1,0 +1,75 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Corral's own files that were lost, as drift: what comes back from its other copy, and what a person has to bring back."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ..host import own_table, state
+from ..host.files import Host
+from ..managers.registry import PROFILE, WORKLOADS
+from ..model.plan import make_step
+from ..model.plan.plan import CLAIM, UNCHANGEABLE, Change
+
+ORDER = 5
+
+
+def items(host: Host) -> tuple[Change, ...]:
+    """An item for each file that is lost; with the step that brings it back, where another copy has what it held."""
+    found = [*of_copies(host), *of_applied(host)]
+    for one in own_table.FILES:
+        if one.told and is_lost(host, one):
+            said = state.wrong(host, one.path, state.read_json(host, one.path), is_checked=one.checked)
+            reason = f"{said}: {one.lost}"
+            found.append(
+                Change(PROFILE, one.path, "content", "damaged", "readable", reason, one.path, (), UNCHANGEABLE)
+            )
+    return tuple(found)
+
+
+def is_lost(host: Host, one: own_table.OwnFile) -> bool:
+    """Whether a file is damaged, or gone where the records of originals tell that it was written."""
+    if not state.there(host, one.path):
+        return one.path == state.AGENT and any(
+            record.before.key == f"file:{one.path}" for record in state.records(host)[0]
+        )
+    if one.path == state.DRAINED:
+        return bool(state.kind(host, one.path))
+    return bool(state.wrong(host, one.path, state.read_json(host, one.path), is_checked=one.checked))
+
+
+def of_applied(host: Host) -> t.Iterator[Change]:
+    """The profile applied last, where only the history still has it."""
+    if state.read_json(host, state.APPLIED) is None:
+        kept = state.applied(host)
+        if kept is not None:
+            text = json.dumps(kept, sort_keys=True) + "\n"
+            yield mended(host, state.APPLIED, text, f"it is written again from {state.HISTORY}")
+
+
+def of_copies(host: Host) -> t.Iterator[Change]:
+    """The files with a second copy of which one copy is lost, or an earlier one."""
+    for pair in own_table.copies():
+        readable = [path for path in pair if state.checked(host, path) is not None]
+        if not readable:
+            continue  # There is none; or both are lost, which is another's item.
+        text = state.checked_text(state.either(host, pair[0]))
+        for path, other in (pair, pair[::-1]):
+            if path not in readable:
+                yield mended(host, path, text, f"it is written again from {other}")
+            elif state.read_text(host, path) != text:
+                yield mended(host, path, text, f"it is not as {other}: it gets what both have")
+
+
+def mended(host: Host, path: str, text: str, how: str) -> Change:
+    """A file that a run writes again."""
+    stored = state.read_json(host, path)
+    said = state.wrong(host, path, stored, is_checked=path != state.APPLIED) or "is an earlier one"
+    step = make_step.file(path, text, CLAIM, ORDER, mode=state.PRIVATE)
+    owner = WORKLOADS if path in state.rest_of(state.ADMITTED) else PROFILE
+    return Change(owner, path, "content", "damaged", "readable", f"{said}: {how}", path, (step,))

@@ -1,0 +1,299 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Each file of Corral's own, lost in each way while grants run: nothing is given away, and the file is named and comes back."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import shutil
+import typing as t
+
+import node
+import pytest
+import runs
+import services
+from _core.host import own_table, state
+from _core.model.profile import profile
+from _core.model.values.errors import CorralError
+from _core.pipeline import applying, locked_run
+
+DATAPLANE, JOB, LATE = "dataplane.service", "job.service", "late.service"
+PROFILE: dict[str, t.Any] = {
+    "name": "lost",
+    "cpu": {"reserved": {"cpus": "0,4"}, "policy": "static"},
+    "workloads": [
+        {"name": "dataplane", "match": {"unit": DATAPLANE}, "limits": {"cpu": 1, "memory": "64Mi"}},
+        *(
+            {
+                "name": name,
+                "match": {"unit": f"{name}.service"},
+                "hold": "running",
+                "limits": {"cpu": 1, "memory": "64Mi"},
+            }
+            for name in ("job", "late")
+        ),
+    ],
+}
+HOW = ("deleted", "emptied", "torn", "folder", "link loop", "FIFO", "older")
+# What the files say is of this boot or is derived; whatever happens to them a look writes them again.
+OF_THE_NODE = tuple(
+    path
+    for one in own_table.FILES
+    if one.lasts
+    for path in ([one.path, f"{one.path}.previous"] if one.spare == own_table.COPY else [one.path])
+)
+# Gone is what these are most of the time; what they said is not missed.
+TOLD_ELSEWHERE = (
+    state.EFFECTIVE_PROFILE,
+    state.SINCE,
+    state.PROGRAM,
+)  # derived; the program of a live node: test_program_check.py
+MAY_BE_GONE = (state.ORIGINS, state.EFFECTIVE_PROFILE)
+
+
+def declare(fake: node.Node, **sections: t.Any) -> t.Any:
+    data = {**copy.deepcopy(PROFILE), **sections}
+    origins = dict.fromkeys(("name", "cpu.policy"), "group_vars")
+    return locked_run.published(fake.host(), applying.declare(fake.host(), profile.parse(data), origins))
+
+
+def rolled(fake: node.Node) -> dict[str, str]:
+    """Roll out twice and start workloads; returns what the files were between."""
+    services.add(fake, DATAPLANE, JOB, LATE, "one.service")
+    assert not runs.install(fake.host()).error
+    assert not declare(fake, pids={"pid_max": 50000}).error
+    older = {path: fake.get(path) for path in OF_THE_NODE if fake.has(path)}
+    assert runs.command(fake.host(), "admit", "one", "--unit", "one.service", "--limits", "cpu=1,memory=64Mi") == 0
+    assert not declare(fake, pids={"pid_max": 60000}).error
+    for unit in (DATAPLANE, JOB, "one.service"):
+        assert services.start(fake, unit)
+    fake.wait(10)
+    assert runs.tick(fake.host()) == 0
+    return older
+
+
+def damage(fake: node.Node, path: str, how: str, older: dict[str, str]) -> None:
+    file, text = fake.root / path.lstrip("/"), fake.get(path)
+    fake.drop(path)
+    if how == "folder":
+        file.mkdir()
+        (file / "note").write_text("mine")
+    elif how == "link loop":
+        file.symlink_to(file.name)
+    elif how == "FIFO":
+        os.mkfifo(file)
+    elif how != "deleted":
+        fake.put(path, {"emptied": "", "torn": text[: len(text) // 2], "older": older.get(path, "")}[how])
+
+
+def cpus(fake: node.Node, *names: str) -> dict[str, str]:
+    """What the kernel has for the slices of workloads."""
+    return {
+        name: f"{fake.get(f'/sys/fs/cgroup/corral_{name}.slice/cpuset.cpus')} "
+        f"{fake.get(f'/sys/fs/cgroup/corral_{name}.slice/cpuset.cpus.partition')}"
+        for name in names
+    }
+
+
+def told(fake: node.Node) -> str:
+    status = json.loads(fake.get(state.STATUS))
+    return json.dumps([status["items"], status["error"]])
+
+
+@pytest.mark.parametrize("path", OF_THE_NODE)
+def test_what_runs_keeps_its_cpus_and_the_file_is_named_and_comes_back(
+    path: str, fake: node.Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    older = rolled(fake)
+    if not fake.has(path):
+        pytest.skip("this node has no such file")
+    for how in HOW:
+        if how != "older" or older.get(path) not in (None, fake.get(path)):
+            lose(fake.clone(fake.root.with_name(how.replace(" ", "-"))), path, how, older, capsys)
+
+
+def lose(fake: node.Node, path: str, how: str, older: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Damage a file; then a tick, a start, a stop, the run that mends it, and a boot."""
+    running = ("dataplane", "job", "one")
+    before = cpus(fake, *running)
+    damage(fake, path, how, older)
+    capsys.readouterr()
+    fake.wait(10)
+    runs.tick(fake.host())
+    assert cpus(fake, *running) == before, how
+    if how != "older" and not (how == "deleted" and path in MAY_BE_GONE) and path not in TOLD_ELSEWHERE:
+        assert path in told(fake) + capsys.readouterr().err, how
+    if how != "folder" or path in (state.DECLARED, state.ORIGINS, state.AGENT):
+        assert services.start(fake, LATE)
+        assert cpus(fake, *running) == before
+        services.stop(fake, LATE)
+        services.stop(fake, JOB)
+        assert services.start(fake, JOB)
+    if how == "folder" and fake.root.joinpath(path.lstrip("/")).is_dir():
+        shutil.rmtree(fake.root / path.lstrip("/"))
+    fake.wait(10)
+    runs.tick(fake.host())
+    if path != state.AGENT:
+        assert not declare(fake, pids={"pid_max": 60000}).error
+    else:
+        assert not runs.install(fake.host()).error
+    assert cpus(fake, "dataplane", "one") == {name: before[name] for name in ("dataplane", "one")}
+    fake.wait(10)
+    runs.tick(fake.host())
+    assert runs.tick(fake.host()) == 0, (how, told(fake))
+    assert fake.has(path) or path in MAY_BE_GONE
+    services.reboot(fake)
+    assert services.start(fake, DATAPLANE)
+    assert cpus(fake, "dataplane", "one") == {name: before[name] for name in ("dataplane", "one")}, how
+
+
+def lose_before_boot(fake: node.Node, path: str, how: str, older: dict[str, str]) -> None:
+    """Damage a file and boot: grants are as they were, whichever file the boot looks at first."""
+    before = cpus(fake, "dataplane", "one")
+    damage(fake, path, how, older)
+    services.reboot(fake)
+    if how != "folder" or path == state.DECLARED:
+        assert services.start(fake, DATAPLANE), how
+        assert cpus(fake, "dataplane", "one") == before, how
+    if how == "folder":
+        shutil.rmtree(fake.root / path.lstrip("/"))
+    fake.wait(10)
+    runs.tick(fake.host())
+    assert services.start(fake, DATAPLANE), how
+    assert cpus(fake, "dataplane", "one") == before, how
+
+
+@pytest.mark.parametrize(
+    "path", [state.DECLARED, state.APPLIED, *state.rest_of(state.CHECKPOINT), state.ADMITTED, state.HISTORY]
+)
+def test_a_boot_after_the_loss_brings_grants_back(path: str, fake: node.Node) -> None:
+    older = rolled(fake)
+    for how in HOW:
+        if how != "older" or older.get(path) not in (None, fake.get(path)):
+            lose_before_boot(fake.clone(fake.root.with_name(how.replace(" ", "-"))), path, how, older)
+
+
+@pytest.mark.parametrize("others", [[f"{state.CHECKPOINT}.previous"], []])
+def test_an_earlier_checkpoint_takes_no_cpus_of_a_run(others: list[str], fake: node.Node) -> None:
+    rolled(fake)
+    earlier = fake.get(state.CHECKPOINT)
+    services.stop(fake, JOB)
+    runs.tick(fake.host())
+    assert services.start(fake, LATE)
+    before = cpus(fake, "dataplane", "one", "late")
+    for path in (state.CHECKPOINT, *others):
+        fake.put(path, earlier)
+    assert services.start(fake, JOB), "one CPU is left"
+    assert cpus(fake, "dataplane", "one", "late") == before
+    fake.wait(10)
+    runs.tick(fake.host())
+    assert cpus(fake, "dataplane", "one", "late") == before
+    assert runs.tick(fake.host()) == 0
+    held = {row["workload"] for row in json.loads(fake.get(state.CHECKPOINT))["data"]["grants"]}
+    assert held == {"dataplane", "one", "late", "job"}
+
+
+def test_an_earlier_checkpoint_is_named(fake: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    rolled(fake)
+    empty = {**json.loads(fake.get(state.CHECKPOINT))["data"], "grants": []}
+    for path in state.rest_of(state.CHECKPOINT):
+        fake.put(path, state.checked_text(empty))
+    before = cpus(fake, "dataplane", "job", "one")
+    fake.wait(10)
+    runs.tick(fake.host())
+    assert f"{state.CHECKPOINT} is an earlier one, set aside: dataplane runs on CPUs" in capsys.readouterr().err
+    assert cpus(fake, "dataplane", "job", "one") == before
+    assert runs.tick(fake.host()) == 0
+
+
+def test_without_the_profile_and_the_one_applied_last_nothing_changes(fake: node.Node) -> None:
+    rolled(fake)
+    before = cpus(fake, "dataplane", "job", "one")
+    fake.drop(state.DECLARED)
+    fake.drop(state.APPLIED)
+    fake.wait(10)
+    assert runs.tick(fake.host()) == 1
+    assert "profile.json: is gone" in told(fake)
+    assert services.start(fake, LATE) is None
+    services.stop(fake, JOB)
+    assert cpus(fake, "dataplane", "one") == {name: before[name] for name in ("dataplane", "one")}
+    assert not declare(fake, pids={"pid_max": 60000}).error
+    fake.wait(10)
+    runs.tick(fake.host())
+    assert runs.tick(fake.host()) == 0
+
+
+@pytest.mark.parametrize("path", [state.BEFORE, f"{state.BEFORE}.previous"])
+def test_originals_are_there_twice_again_after_a_tick(path: str, fake: node.Node) -> None:
+    first = fake.fingerprint()
+    rolled(fake)
+    older = fake.get(path)
+    assert not declare(fake, pids={"pid_max": 60000, "threads_max": 30000}).error
+    for text in (None, older):
+        fake.drop(path) if text is None else fake.put(path, text)
+        fake.wait(10)
+        runs.tick(fake.host())
+        assert fake.get(state.BEFORE) == fake.get(f"{state.BEFORE}.previous")
+        assert runs.tick(fake.host()) == 0
+    other = next(one for one in state.rest_of(state.BEFORE) if one != path)
+    fake.drop(other)
+    for unit in (DATAPLANE, JOB, "one.service"):
+        services.stop(fake, unit)
+    assert not runs.remove(fake.host()).error
+    ours = ("etc/group", "etc/passwd")
+    assert [line for line in node.different(first, fake.fingerprint(*ours)) if "lib/systemd" not in line] == []
+
+
+def test_a_killed_removal_ends_the_profile(fake: node.Node) -> None:
+    rolled(fake)
+    for unit in (DATAPLANE, JOB, "one.service"):
+        services.stop(fake, unit)
+    twin = fake.clone(fake.root.with_name("twin"))
+    host = twin.host()
+    assert not runs.remove(host).error
+    gone = host.acts.index(f"remove {state.DECLARED}") + 2
+    with pytest.raises(node.Killed):
+        runs.remove(fake.host("killed", gone))
+    assert not fake.has(state.DECLARED) and not fake.has(state.APPLIED)
+    before = fake.fingerprint("run/corral", "var/lib/corral")
+    fake.wait(10)
+    runs.tick(fake.host())
+    assert node.different(before, fake.fingerprint("run/corral", "var/lib/corral")) == []
+    assert not runs.remove(fake.host()).error
+    assert not fake.has("/var/lib/corral")
+
+
+def test_a_damaged_pause_lasts_as_long_as_it_was_published(fake: node.Node) -> None:
+    rolled(fake)
+    assert runs.command(fake.host(), "pause", "1h", "--reason", "work") == 0
+    runs.tick(fake.host())
+    fake.put(state.PAUSE, "{")
+    fake.put("/proc/sys/kernel/pid_max", "70000\n")
+    fake.wait(10)
+    runs.tick(fake.host())
+    status = json.loads(fake.get(state.STATUS))
+    assert fake.get("/proc/sys/kernel/pid_max") == "70000\n" and status["paused"]["reason"] == "work"
+    assert "stays paused as it was published last" in status["pause_error"]
+    fake.wait(3600)
+    runs.tick(fake.host())
+    assert fake.get("/proc/sys/kernel/pid_max") == "60000\n"
+
+
+def test_a_plan_whose_lock_was_deleted_is_not_carried_out(fake: node.Node) -> None:
+    rolled(fake)
+    host, before = fake.host(), cpus(fake, "dataplane", "one")
+
+    def late() -> t.Any:
+        fake.drop(state.lock.LOCK)  # The run was stopped, and another one takes a new lock.
+        other = state.lock.Lock(fake.host())
+        assert other.take()
+        other.release()
+        return applying.declare(host, profile.parse({**copy.deepcopy(PROFILE), "pids": {"pid_max": 1000000}}))
+
+    with pytest.raises(CorralError, match="lock: was deleted while this run held it"):
+        locked_run.locked(host, late)
+    assert fake.get("/proc/sys/kernel/pid_max") == "60000\n"
+    assert cpus(fake, "dataplane", "one") == before
