@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 RUN = "/run/corral"
 LOCK = f"{RUN}/lock"
+HELD: list[Lock] = []  # by this process
 
 
 class Lock:
@@ -40,6 +41,7 @@ class Lock:
                 fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # A removal may have taken the file away while we waited: a lock on that excludes no other process.
                 if os.fstat(self.file).st_nlink:
+                    HELD.append(self)
                     return True
             except OSError as error:
                 if error.errno not in (errno.EAGAIN, errno.EACCES):
@@ -59,11 +61,32 @@ class Lock:
                 pass
         raise OSError(errno.EBUSY, "other processes make and remove its folder again and again", self.path)
 
+    def is_lost(self) -> bool:
+        """Whether the lock's file was deleted or replaced since it was taken: another run may hold the one that is there now."""
+        try:
+            there = os.lstat(self.host.at(self.path))
+        except FileNotFoundError:
+            return True
+        return not os.path.samestat(there, os.fstat(self.file))
+
     def release(self) -> None:
         """Release the lock."""
+        if self in HELD:
+            HELD.remove(self)
         if self.file >= 0:
             os.close(self.file)
             self.file = -1
+
+
+def refuse_lost(host: Host) -> None:
+    """Raise CorralError where a lock that this run holds excludes no other run any more. It asks before its first write, and writes nothing."""
+    lost = next((one.path for one in HELD if one.host is host and one.is_lost()), "")
+    if lost:
+        from ..model.values.errors import refusal
+
+        raise refusal(
+            "was deleted while this run held it, and another run may have changed the node: run again", path=lost
+        )
 
 
 def own_folder(host: Host, path: str, mode: int) -> None:
