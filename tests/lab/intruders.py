@@ -513,6 +513,55 @@ def foreign_setting() -> None:
     expect("a after systemd has re-executed itself", partition("corral_a.slice"), "root")
 
 
+OWN_FILES = (
+    PROFILE,
+    *(f"/var/lib/corral/{name}.json" for name in ("applied", "checkpoint", "journal/before", "journal/profiles")),
+    "/run/corral/status.json",
+)
+
+
+def damage(path: str, how: str) -> None:
+    """Replace one of Corral's own files."""
+    text = read(path)
+    os.remove(path)
+    if how == "folder":
+        os.mkdir(path)
+    elif how == "link loop":
+        os.symlink(path, path)
+    elif how == "FIFO":
+        os.mkfifo(path)
+    elif how != "deleted":
+        write(path, text[: len(text) // 2] if how == "torn" else "")
+
+
+def lost_files() -> None:
+    """Whichever of Corral's own files is lost, in whatever way: what runs keeps its CPUs, and a partition that ends is back."""
+    run("systemctl", "start", "a", "batch@lost")
+    own = {unit: masks(unit) for unit in ("corral_a.slice", "corral_batch:batch\\x40lost.slice")}
+    for path in OWN_FILES:
+        for how in ("deleted", "emptied", "torn", "link loop", "FIFO", "folder"):
+            damage(path, how)
+            write(f"{CGROUP}/corral_a.slice/cpuset.cpus.partition", "member")
+            run("systemctl", "start", "corral-reconcile.service")
+            here = f"with {path} {how}"
+            expect(f"the CPUs {here}", {unit: masks(unit) for unit in own}, own)
+            # Where a folder of a user's is in the way, nothing is written until it is gone.
+            ticks = how != "folder" or path == PROFILE
+            expect(f"a's partition {here}", partition("corral_a.slice"), "root" if ticks else "member")
+            if how == "folder":
+                os.rmdir(path)
+            if path == PROFILE:
+                expect(f"the item {here}", PROFILE in run("corral", "drift", code=2), True)
+                run("systemctl", "restart", "batch@lost")
+                expect(f"batch after a start {here}", len(masks("corral_batch:batch\\x40lost.slice")), 2)
+                run("corral", "reconcile", code=None)
+                own["corral_batch:batch\\x40lost.slice"] = masks("corral_batch:batch\\x40lost.slice")
+            tick()
+            expect(f"a's partition after it, {here}", partition("corral_a.slice"), "root")
+    run("systemctl", "stop", "batch@lost")
+    in_sync()
+
+
 STEPS = (
     ran_before,
     two_of_them,
@@ -530,7 +579,7 @@ STEPS = (
     run_goes_on,
 )
 # The watcher does not run meanwhile: in each of them a partition ends.
-UNWATCHED = (rival, foreign_partition, foreign_setting)
+UNWATCHED = (lost_files, rival, foreign_partition, foreign_setting)
 
 
 def main(names: list[str]) -> int:
