@@ -142,6 +142,7 @@ class FakeSystemd:
         self.shown: dict[str, str] = {}
         self.told: dict[str, dict[str, str]] = {}  # properties of units as systemctl show has them
         self.empty_too = False  # an empty isolated slice counts as well (cgroup v1)
+        self.asked: list[str] = []  # services that are to reload
         self.watch: t.Callable[[], None] = lambda: None
         self.end_service: t.Callable[[str], None] = self.services.discard
         for folder in ("system", "units"):
@@ -693,7 +694,7 @@ class FakeSystemd:
     def systemctl(self, *words: str) -> Command:
         verb, *rest = words
         runtime = "--runtime" in rest
-        rest = [word for word in rest if word not in ("--runtime", "--now", "--", "--job-mode=fail")]
+        rest = [word for word in rest if word not in ("--runtime", "--now", "--", "--job-mode=fail", "--no-block")]
         if verb == "daemon-reload":
             return self.daemon_reload()
         if verb == "is-active":
@@ -712,7 +713,14 @@ class FakeSystemd:
         if verb == "revert":
             return self.revert(rest[0])
         if verb == "reset-failed":
-            self.failed -= set(fnmatch.filter(self.failed, rest[0]))
+            self.failed -= {unit for pattern in rest for unit in fnmatch.filter(self.failed, pattern)}
+            return DONE
+        if verb == "stop" and "*" in rest[0]:
+            for unit in {unit for pattern in rest for unit in fnmatch.filter(self.services, pattern)}:
+                self.end_service(unit)
+            return DONE
+        if verb == "reload":
+            self.asked += rest
             return DONE
         if not rest:
             return Command(1, "", "Too few arguments.")

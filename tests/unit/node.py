@@ -215,6 +215,7 @@ class Node:
         self.programs: dict[str, t.Callable[..., Command]] = {}  # by path; what a user's own programs answer
         self.runs: dict[str, Run] = {}  # of services, by unit
         self.holders: dict[str, str] = {}  # units that hold grants, and their INVOCATION_ID
+        self.jobs: set[str] = set()  # services whose start waits for another unit
         self.reloads = 0  # of systemd's configuration, whose jobs have run
         self.started = 100  # processes so far
         self.said: list[str] = []  # what refused starts said
@@ -281,8 +282,10 @@ class Node:
         """The processes of a service are gone, and so is its control group. Its slice stays."""
         run = self.runs.pop(unit, None)
         self.systemd.services.discard(unit)
-        if run is None:
-            return  # a unit that holds a grant: its process ended long ago
+        if run is None:  # a unit that holds a grant: its process ended long ago
+            if self.holders.pop(unit, None):
+                (self.root / INVOCATIONS / f"invocation:{unit}").unlink()
+            return
         self.systemd.cgroups.pop(run.place, None)
         shutil.rmtree(self.root / f"proc/{run.pid}", ignore_errors=True)
         (self.root / INVOCATIONS / f"invocation:{unit}").unlink()
@@ -481,6 +484,7 @@ class Node:
         twin.programs = dict(self.programs)
         twin.claimed = set(self.claimed)
         twin.runs, twin.holders, twin.reloads = dict(self.runs), dict(self.holders), self.reloads
+        twin.jobs = set(self.jobs)
         twin.said = list(self.said)
         twin.kubelet = copy.deepcopy(self.kubelet)
         return twin

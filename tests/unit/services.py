@@ -5,7 +5,7 @@
 
 Tried on systemd 252 and 257: a slice starts before what it holds and stays; the link that names the invocation of the
 holder is there from before its ExecStart= until after its ExecStopPost=, which runs after a failed start as well; a
-restart of the service, by hand or by Restart=, keeps the holder and does not run it again. A daemon-reload stops a holder
+restart of the service, by hand or by Restart=, keeps the holder, and starts what else it requires. A daemon-reload stops a holder
 that nothing needs any more, and leaves one alone that lost its template: that one stays active until the template is back.
 """
 
@@ -23,7 +23,9 @@ from node import INVOCATIONS, Killed, Node, NodeHost, Run
 
 HOLDER = "corral-grant@"
 MARK = "/run/systemd/inaccessible/chr rwm"
+AGAIN = "corral-regrant@"
 TEMPLATE = "/etc/systemd/system/corral-grant@.service"
+AGAIN_TEMPLATE = "/etc/systemd/system/corral-regrant@.service"
 UNIT = "[Service]\nExecStart=/usr/bin/{}\n"
 
 
@@ -43,10 +45,66 @@ def start(fake: Node, unit: str, host: NodeHost | None = None) -> Run | None:
     for holder in wanted(fake, unit):
         hold(fake, holder, host or fake.host())
     if all(hold(fake, holder, host or fake.host()) for holder in required(fake, unit)):
-        return begin(fake, unit)
+        return proceed(fake, unit, host)
     release(fake, held_for(fake, unit))
     fake.systemd.collect()
     return None
+
+
+def proceed(fake: Node, unit: str, host: NodeHost | None = None) -> Run | None:
+    """A start whose holder is active: what the unit requires for each start, what it asserts, and its process.
+
+    Tried on 252 and 257: a unit without RemainAfterExit= runs for each start, a restart and one by Restart= among them; where its condition
+    is not met the start goes on; what is asserted is looked at when the unit's own turn has come. One that is refused leaves the holder.
+    """
+    if all(again(fake, one, host or fake.host()) for one in holders_in(fake, unit, "Requires", AGAIN)):
+        if all(fake.has(path) for path in settings(fake, unit, "AssertPathExists") if path):
+            return begin(fake, unit)
+    return None
+
+
+def again(fake: Node, unit: str, host: NodeHost) -> bool:
+    """A unit that grants what a start lacks; whether the start may go on."""
+    if not fake.has(AGAIN_TEMPLATE):
+        return False
+    name = unit[len(AGAIN) : -len(".service")]
+    (line,) = (one for one in fake.get(AGAIN_TEMPLATE).splitlines() if one.startswith("ConditionPathExists=!"))
+    if fake.has(line.partition("!")[2].replace("%i", name)):
+        return True
+    ident = invocation(fake, unit)
+    granted = corral(fake, host, "admit", "--start", unit)
+    (fake.root / INVOCATIONS / f"invocation:{unit}").unlink()
+    (fake.systemd.failed.discard if granted else fake.systemd.failed.add)(unit)
+    return granted and bool(ident)
+
+
+def wait(fake: Node, unit: str, host: NodeHost | None = None) -> bool:
+    """``systemctl start`` of a unit that then waits for another one (After=); whether its grant was made. go_on() ends that, or cancel()."""
+    after_reload(fake)
+    fake.systemd.require(unit)
+    fake.systemd.run_slice(slice_of(fake, unit))
+    found = all(hold(fake, one, host or fake.host()) for one in required(fake, unit))
+    found = found and all(again(fake, one, host or fake.host()) for one in holders_in(fake, unit, "Requires", AGAIN))
+    if found:
+        fake.jobs.add(unit)
+    return found
+
+
+def cancel(fake: Node, unit: str) -> None:
+    """The job of a start that waits is gone, or its condition is not met: nothing changes its state, and systemd stops no holder."""
+    fake.jobs.discard(unit)
+
+
+def go_on(fake: Node, unit: str) -> Run | None:
+    """What a start waited for is there."""
+    fake.jobs.discard(unit)
+    return begin(fake, unit) if all(map(fake.has, settings(fake, unit, "AssertPathExists"))) else None
+
+
+def settle(fake: Node) -> None:
+    """The jobs that a tick or a command asked systemd for: a holder that is reloaded stops if nothing needs it."""
+    asked, fake.systemd.asked = fake.systemd.asked, []
+    release(fake, [holder for holder in asked if fake.has(TEMPLATE)])
 
 
 def stop(fake: Node, unit: str, host: NodeHost | None = None) -> None:
@@ -65,12 +123,12 @@ def restart(fake: Node, unit: str) -> Run | None:
 
 
 def crash(fake: Node, unit: str, *, always: bool = False) -> Run | None:
-    """Its process dies; with Restart=always (``always``) there is another one."""
+    """Its process dies; with Restart=always (``always``) there is another one, for which systemd starts what the unit requires."""
     after_reload(fake)
     holders = held_for(fake, unit)
     end(fake, unit)
     if always:
-        return begin(fake, unit)
+        return start(fake, unit)
     release(fake, holders)
     fake.systemd.collect()
     return None
@@ -100,10 +158,10 @@ def held_for(fake: Node, unit: str) -> list[str]:
     return [*required(fake, unit), *wanted(fake, unit)]
 
 
-def holders_in(fake: Node, unit: str, key: str) -> list[str]:
-    """The units that hold grants, of those that a dependency names."""
+def holders_in(fake: Node, unit: str, key: str, kind: str = HOLDER) -> list[str]:
+    """The units that hold grants, or another ``kind``, of those that a dependency names."""
     words = [word for value in settings(fake, unit, key) for word in value.split()]
-    return [word for word in words if word.startswith(HOLDER)]
+    return [word for word in words if word.startswith(kind)]
 
 
 def hold(fake: Node, holder: str, host: NodeHost) -> bool:
@@ -136,7 +194,7 @@ def release(fake: Node, holders: list[str], host: NodeHost | None = None) -> Non
 
     Without a reload systemd asks that of no unit but those that the stopped one required or wanted, as it was loaded.
     """
-    needed = {holder for unit in fake.runs for holder in held_for(fake, unit)}
+    needed = {holder for unit in (*fake.runs, *fake.jobs) for holder in held_for(fake, unit)}
     for holder in holders:
         if holder in fake.holders and holder not in needed:
             let_go(fake, holder, host or fake.host())
@@ -151,7 +209,7 @@ def after_reload(fake: Node) -> None:
 
 def corral(fake: Node, host: NodeHost, verb: str, flag: str, holder: str) -> bool:
     """What the unit that holds a grant runs; whether it succeeded."""
-    name = holder[len(HOLDER) : -len(".service")]
+    name = holder.partition("@")[2][: -len(".service")]
     ident = os.readlink(fake.root / INVOCATIONS / f"invocation:{holder}")
     with mock.patch.dict(os.environ, {"INVOCATION_ID": ident}):
         try:

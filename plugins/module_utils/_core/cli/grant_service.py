@@ -16,11 +16,13 @@ import time
 import typing as t
 
 from ..constants import IN_SYNC
+from ..host import workload_state
 from ..host.files import Host
 from ..managers.checkpoint import grant_text
-from ..model.profile.profile_workloads import workload_name
+from ..model.profile.profile_workloads import RUNNING, workload_name
 from ..model.systemd import device_check_units
 from ..model.systemd.unit_property import ETC
+from ..model.systemd.workload_units import granted_file
 from ..model.values.errors import CorralError, refusal
 from ..pipeline import admit_workload, locked_run
 from ..pipeline.admit_workload import Admission
@@ -38,12 +40,14 @@ def run(host: Host, words: t.Sequence[str]) -> int:
     run_id = os.environ.get("INVOCATION_ID", "")
     if words[0] == "release":
         return stop(host, words[-1], run_id)
+    name = started_name(words[-1])
     try:
-        name = started_name(words[-1])
-        said = shown(name, started(host, name, run_id).grant)
+        # The run is that of the unit that holds the grant, whichever of the two units asks for it.
+        said = shown(name, started(host, name, workload_state.run_of(host, name) or run_id).grant)
     except admit_workload.Undeclared as error:
         # Its workload left the profile while another run still needs the unit's drop-in: it starts without a grant.
         said = f"{error}: it shares"
+        host.write_file(granted_file(name), "")
     sys.stdout.write(f"{said}\n")
     return IN_SYNC
 
@@ -60,7 +64,7 @@ def stop(host: Host, instance: str, run_id: str) -> int:
         )
         sys.stdout.write(f"{name}: {said}\n")
         return IN_SYNC
-    locked_run.locked(host, lambda: admit_workload.stop(host, name, run_id), publish=published)
+    locked_run.locked(host, lambda: released(host, name, run_id), publish=published)
     sys.stdout.write(f"{shown(name, None)}\n")
     return IN_SYNC
 
@@ -91,12 +95,29 @@ def started(host: Host, name: str, run: str) -> Admission:
     begin = time.monotonic()
     while True:
         try:
-            return locked_run.locked(host, lambda: admit_workload.start(host, name, run), publish=published)
+            return locked_run.locked(host, lambda: granted(host, name, run), publish=published)
         except CorralError:
+            workload_state.ask_for_end(host, admit_workload.current_grants(host))
             waited = time.monotonic() - begin
             if waited > ENDING_SECONDS or not admit_workload.ending(host, name, settled=waited > MOMENT_SECONDS):
                 raise
         time.sleep(0.3)
+
+
+def granted(host: Host, name: str, run: str) -> Admission:
+    """Grant a workload its start, and have systemd see that it may begin. Raises CorralError."""
+    found = admit_workload.start(host, name, run)
+    if found.grant is not None and found.grant.hold == RUNNING and found.grant.unit:
+        host.write_file(granted_file(name), "")
+    return found
+
+
+def released(host: Host, name: str, run: str) -> Admission:
+    """Take back what a run held; a start without a grant may not begin."""
+    found = admit_workload.stop(host, name, run)
+    if admit_workload.grant_named(host, name) is None:
+        host.remove(granted_file(name))
+    return found
 
 
 def published(host: Host, found: Admission) -> None:

@@ -51,10 +51,32 @@ def save(host: Host, steps: t.Sequence[Step], failed: t.Sequence[Step] = ()) -> 
             # Where other CPUs became free after it, the next observation may find that the reason is gone.
             if not any(map(frees_cpus, steps[number + 1 :]))
         ]
-    if requested or refused:
-        attempts = read(host)
+    tried = [step.target for step in steps if step.kind == "partition"] if host.exists(state.ATTEMPTS) else []
+    attempts = read(host) if requested or refused or tried else {}
+    mended = attempts.keys() & set(tried) - set(refused)
+    if requested or refused or mended:
+        for target in mended:
+            del attempts[target]
         attempts.update((target, Attempt(1, 0, host.now())) for target in refused)
         for step in requested:
             attempts[step.target] = Attempt(int(step.value or 0), apply_step.pages(host, step.target), host.now())
-        lock.own_folder(host, state.RUN, 0o755)
-        host.write_file(state.ATTEMPTS, json.dumps(attempts) + "\n", state.PRIVATE)
+        write(host, attempts)
+
+
+def forget_mended(host: Host) -> None:
+    """Forget the partitions that are in force by now, or gone: what a later fault needs is another attempt."""
+    attempts = read(host)
+    left = {target: one for target, one in attempts.items() if not is_mended(host, target)}
+    if left != attempts:
+        write(host, left)
+
+
+def is_mended(host: Host, target: str) -> bool:
+    """Whether a partition that was refused is valid now, or gone with its slice."""
+    return target.endswith("/cpuset.cpus.partition") and "invalid" not in (host.read(target) or "")
+
+
+def write(host: Host, attempts: t.Mapping[str, Attempt]) -> None:
+    """Replace the file."""
+    lock.own_folder(host, state.RUN, 0o755)
+    host.write_file(state.ATTEMPTS, json.dumps(attempts) + "\n", state.PRIVATE)

@@ -101,9 +101,11 @@ def control(host: Host, verb: str, unit: str, *, mode: str = "replace", timeout:
     return answered(host, argv, lambda bus: bus.control(verb, unit, mode, timeout), timeout)
 
 
-def forget_failed(host: Host, pattern: str) -> None:
-    """Have systemd forget that units failed, which else stay as such after their files are gone (systemctl(1), reset-failed)."""
-    host.run("systemctl", "reset-failed", "--", pattern, timeout=SECONDS)
+def end_units(host: Host, *patterns: str, stop: bool) -> None:
+    """Have systemd end units whose files are gone: they stay active, or failed, else. Without ``stop``, the failed ones alone."""
+    if stop:
+        host.run("systemctl", "stop", "--no-block", "--", *patterns, timeout=SECONDS)
+    host.run("systemctl", "reset-failed", "--", *patterns, timeout=SECONDS)
 
 
 def answered(

@@ -11,7 +11,7 @@ import posixpath
 import re
 import typing as t
 
-from ..model.profile.profile_workloads import Workload
+from ..model.profile.profile_workloads import RUNNING, Workload, workload_name
 from ..model.profile.schema_types import CORRAL_SLICE
 from ..model.systemd import unit_property, workload_units
 from ..model.values import cpuset
@@ -33,6 +33,13 @@ WILD = re.compile(r"[*?\[\]]")
 def run_of(host: Host, workload: str) -> t.Optional[str]:
     """The run of the unit that holds a workload's grant (its INVOCATION_ID); None while it is not active."""
     return host.link(f"{INVOCATIONS}/{INVOCATION}{workload_units.grant_unit(workload)}")
+
+
+def granted_files(host: Host) -> dict[str, str]:
+    """The files by which systemd sees that there is a grant for a unit, by the workload's name (workload_units.py)."""
+    folder, dummy, start = workload_units.GRANTED.rpartition("/")
+    names = host.names_like(folder, ((start, ""),))
+    return {workload_name(name[len(start) :]) or name: f"{folder}/{name}" for name in names}
 
 
 def populated(host: Host, workload: str, tenant: str = "") -> bool:
@@ -115,6 +122,25 @@ def has_file(host: Host, unit: str) -> bool:
 def runs_unit(host: Host, unit: str) -> bool:
     """Whether a service is active."""
     return host.link(f"{INVOCATIONS}/{INVOCATION}{unit}") is not None
+
+
+def ask_for_end(host: Host, granted: t.Iterable[Grant]) -> bool:
+    """Have systemd stop the units that hold grants for units that do not run, unless something needs them: a start that waits, say.
+
+    Only systemd knows of its jobs, and none can come between its look and the stop. Whether there are any.
+    """
+    holders = [
+        workload_units.grant_unit(one.workload)
+        for one in granted
+        if one.hold == RUNNING
+        and one.unit
+        and run_of(host, one.workload) is not None
+        and not populated(host, one.workload, one.tenant)
+        and not runs_unit(host, one.unit)
+    ]
+    if holders:
+        host.unrecorded(lambda: host.run("systemctl", "reload", "--no-block", *holders))
+    return bool(holders)
 
 
 def slice_that_holds(host: Host, unit: str) -> t.Optional[str]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import state
+from ..host import state, workload_state
 from ..host.files import Host
 from ..model.plan import make_step
 from ..model.plan.context import Workloads
 from ..model.plan.plan import CLAIM, UNCHANGEABLE, Change, Step
 from ..model.profile import profile_workloads
+from ..model.profile.profile_workloads import RUNNING
 from ..model.systemd.workload_units import NAME
 from ..model.values import cpuset
 from ..model.workload import grants, resources
@@ -24,7 +25,7 @@ from ..model.workload.grants import Grant
 
 def given_up(host: Host) -> Change:
     """The end of all grants, before others get their CPUs: for a removal, and for a profile without pools of CPUs."""
-    steps = tuple(kept_steps(host, state.CHECKPOINT, None))
+    steps = (*ended_steps(workload_state.granted_files(host).values()), *kept_steps(host, state.CHECKPOINT, None))
     reason = "all grants end"
     return Change(NAME, state.CHECKPOINT, "content", "the grants", None, reason, state.CHECKPOINT, steps)
 
@@ -35,8 +36,13 @@ def checkpoint_changes(host: Host, found: Workloads) -> list[Change]:
     before = state.read_text(host, path)
     keeps = found.needs or found.allocated.grants
     steps = kept_steps(host, path, checkpoint_text(found) if keeps else None, "damaged" if found.damage else "")
+    ended = ended_steps(files_without_grant(host, found))
+    if not steps and ended:
+        reason = "its grant has ended: no start may rest on it"
+        changes += [Change(NAME, one.target, "file", "there", None, reason, one.target, (one,)) for one in ended]
     if not steps:
         return changes
+    steps = [*ended, *steps]
     if not changes or found.damage:
         is_copy = all(step.target != path for step in steps)
         kept = (
@@ -48,6 +54,19 @@ def checkpoint_changes(host: Host, found: Workloads) -> list[Change]:
         shown = None if before is None else "unreadable" if found.damage else "an earlier one"
         changes.insert(0, Change(NAME, path, "content", shown, f"{len(found.allocated.grants)} grants", reason, path))
     return [changes[0]._replace(steps=tuple(steps)), *changes[1:]]
+
+
+def files_without_grant(host: Host, found: Workloads) -> list[str]:
+    """The files by which systemd would start units of declared workloads that have no grant."""
+    granted = {grant.workload for grant in found.allocated.grants if grant.hold == RUNNING}
+    lacking = {need.workload.name for need in found.needs} - granted
+    lacking.update(event.workload for event in found.allocated.events if event.workload not in granted)
+    return [path for name, path in workload_state.granted_files(host).items() if name in lacking]
+
+
+def ended_steps(paths: t.Iterable[str]) -> list[Step]:
+    """The steps that remove such files: before anything else, so that no start comes between."""
+    return [make_step.file(path, None, CLAIM, -1) for path in paths]
 
 
 def kept_steps(host: Host, path: str, text: t.Optional[str], aside: str = "", order: int = 0) -> list[Step]:

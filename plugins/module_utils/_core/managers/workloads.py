@@ -50,6 +50,8 @@ WRITES = (
     dropins(NAME),
     dropins(workload_units.EARLIER_NAME),
     Place("file", re.escape(workload_units.GRANT_UNIT)),
+    Place("file", re.escape(workload_units.REGRANT_UNIT)),
+    Place("file", rf"{re.escape(workload_units.GRANTED)}[^/]+", None, volatile=True),
     Place("unit", _SLICE, "stop", volatile=True),
     Place("unit", _SLICE, "start"),
     Place("property", _SLICE, f"({_LIMITS})=.*"),
@@ -328,11 +330,15 @@ def containers_part(
 
 
 def grant_unit_part(host: Host, context: Context) -> Part:
-    """The unit that holds the grant of a run."""
-    path, text = workload_units.GRANT_UNIT, workload_units.grant_unit_text()
-    change = file_change(NAME, path, host.read(path), text, reason="admits workloads before they start")
+    """The units that grant and hold what a run has."""
+    texts = {
+        workload_units.GRANT_UNIT: workload_units.grant_unit_text(),
+        workload_units.REGRANT_UNIT: workload_units.regrant_unit_text(),
+    }
+    reason = "admits workloads before they start"
+    changes = (file_change(NAME, path, host.read(path), text, reason=reason) for path, text in texts.items())
     late = agent_note(host, context, "workloads with hold: running start")
-    return Part(tuple(filter(None, [change])), frozenset({f"file:{path}"}), notes=late)
+    return Part(tuple(filter(None, changes)), frozenset(f"file:{path}" for path in texts), notes=late)
 
 
 def unfit_problem(host: Host, context: Context) -> t.Optional[Problem]:

@@ -172,7 +172,9 @@ def withdraw(host: Host, name: str) -> Admission:
     ):  # CPUs are no danger: what runs on shares those that are left.
         message = "runs, and would share its devices with whom they are given next: stop it, and it gives them back"
         raise refusal(message, path="name", value=name)
-    return stop(host, name, "")
+    released = stop(host, name, "")
+    workload_state.ask_for_end(host, [granted])
+    return released
 
 
 def withdrawal(host: Host, name: str) -> Request:

@@ -242,8 +242,11 @@ def carry_out(
         if not leftovers and new:
             leftovers = recording_originals.forget_records(host, kept, untouched)
         return Outcome(plan, (), still_differing(plan, replan), error, undone, leftovers)
-    if any(step.target == workload_units.GRANT_UNIT and step.value is None for step in steps):
-        systemd.forget_failed(host, workload_units.GRANT_UNITS)  # A start that was refused leaves one.
+    removed = [step.target for step in steps if step.kind == "file" and step.value is None]
+    if workload_units.GRANT_UNIT in removed:
+        # A unit whose drop-in could not be removed would end with the one that it requires.
+        gone = not any(map(host.exists, removed))
+        systemd.end_units(host, workload_units.GRANT_UNITS, workload_units.REGRANT_UNITS, stop=gone)
     if new and refused:
         # What was never set is not to be restored.
         new = [record for record in new if record.before.key not in {step.key for step in refused}]

@@ -12,7 +12,7 @@ import sys
 import typing as t
 
 from ..constants import DIFFERS, ERROR, IN_SYNC
-from ..host import preflight, recorded_inputs, state
+from ..host import attempts, preflight, recorded_inputs, state
 from ..host.files import Host, Unreadable
 from ..managers import agent_install, registry
 from ..model.plan.context import Context
@@ -161,6 +161,8 @@ def reconcile(host: Host, declared: Profile, broken: t.Optional[CorralError], no
         return report_error(host, now, error)
     if not outcome.error and broken is None and enforce:
         state.record_profile(host, profile.to_data(declared))
+    if context.attempts:
+        host.unrecorded(lambda: attempts.forget_mended(host))
     started, unwritten = keep_pci_used(host, declared)
     outcome = outcome._replace(remaining=(*outcome.remaining, *unwritten))
     status = status_file.status(host, context, outcome, now.previous, paused=now.paused)
@@ -174,6 +176,11 @@ def reconcile(host: Host, declared: Profile, broken: t.Optional[CorralError], no
         from . import allocate_workloads
 
         converged = not allocate_workloads.waits(host, context.grants)
+    if context.workloads is not None and not at_boot:
+        from ..host import workload_state
+
+        # A start that is cancelled changes no file: there is no quiet tick before it is over.
+        converged = not workload_state.ask_for_end(host, context.grants) and converged
     if converged and started and not at_boot:
         recorded_inputs.keep(host, state.PUBLISHED, recorded_inputs.moment(status["time"], status["time_since_boot"]))
     return ERROR if outcome.error else DIFFERS if outcome.applied or outcome.remaining else IN_SYNC

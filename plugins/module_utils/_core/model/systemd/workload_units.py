@@ -23,11 +23,25 @@ NAME = "workloads"
 EARLIER_NAME = "earlier-name"
 GRANT_UNIT = f"{ETC}/corral-grant@.service"
 GRANT_UNITS = "corral-grant@*.service"  # all that systemd has loaded
+REGRANT_UNIT = f"{ETC}/corral-regrant@.service"
+REGRANT_UNITS = "corral-regrant@*.service"
+# There while a workload has the grant without which its unit does not start; in /run, as systemd looks for it.
+GRANTED = "/run/corral/granted-"
 
 
 def grant_unit(workload: str) -> str:
     """The unit that is active from before a workload's start until after its stop."""
     return f"corral-grant@{slice_name(workload)}.service"
+
+
+def regrant_unit(workload: str) -> str:
+    """The unit that runs before each start for which there is no grant although the one that holds it is active."""
+    return f"corral-regrant@{slice_name(workload)}.service"
+
+
+def granted_file(workload: str) -> str:
+    """The file that is there while a workload has a grant for its unit."""
+    return f"{GRANTED}{slice_name(workload)}"
 
 
 def slice_text(need: ResourceRequirements, unit: str, limits: t.Mapping[str, str]) -> str:
@@ -63,12 +77,16 @@ def unit_dropin(
     """
     # A workload that keeps its CPUs over a boot has them again once the pools exist.
     sections = [("Unit", [f"After={BOOT}"])]
-    holder = grant_unit(need.workload.name)
+    name = need.workload.name
+    holder, again, granted = grant_unit(name), regrant_unit(name), granted_file(name)
     if need.workload.is_template:
         # Each instance has a slice of its own, named after it (systemd.unit(5), specifiers).
-        holder, slice_unit = (re.sub(r"(\.[a-z]+)$", r"%i\1", unit) for unit in (holder, slice_unit))
+        holder, again, slice_unit = (re.sub(r"(\.[a-z]+)$", r"%i\1", unit) for unit in (holder, again, slice_unit))
+        granted += "%i"
     if need.workload.hold == RUNNING:
-        sections = [("Unit", [f"Requires={holder}", f"After={holder}"])]
+        # systemd looks for the file at the very start: whatever ended the grant before, nothing runs without one.
+        units = [line for unit in (holder, again) for line in (f"Requires={unit}", f"After={unit}")]
+        sections = [("Unit", [*units, f"AssertPathExists={granted}"])]
     lines = [f"Slice={slice_unit}"]
     if score is not None:
         lines.append(f"OOMScoreAdjust={score}")
@@ -89,6 +107,15 @@ def grant_unit_text() -> str:
     return HEADER + GRANT_TEXT.format(corral=LAUNCHER) + confined(f"/etc/systemd {STATE_PATHS}")
 
 
+def regrant_unit_text() -> str:
+    """The template of the units that grant what a start lacks although the unit that holds the grant is active.
+
+    That one runs once for all the starts while it is active; its grant may have ended by a release, or by a profile that reserves the
+    CPUs. Where there is a grant, systemd starts no process.
+    """
+    return HEADER + REGRANT_TEXT.format(corral=LAUNCHER, granted=GRANTED) + confined(f"/etc/systemd {STATE_PATHS}")
+
+
 GRANT_TEXT = """\
 [Unit]
 Description=Corral: what workload %I holds while it runs
@@ -101,9 +128,26 @@ StartLimitIntervalSec=0
 Type=oneshot
 RemainAfterExit=yes
 ExecStart={corral} admit --start %i
+# After a reload systemd stops it if nothing needs it. It does not look by itself when a start is cancelled, or its condition is not met.
+ExecReload=/bin/true
 ExecStopPost={corral} release --stop %i
 SuccessExitStatus=2
 TimeoutStartSec=180
 TimeoutStopSec=180
+Slice=system.slice
+"""
+
+REGRANT_TEXT = """\
+[Unit]
+Description=Corral: the grant of workload %I, where it has none
+After=corral-boot.service corral-grant@%i.service
+ConditionPathExists=!{granted}%i
+StartLimitIntervalSec=0
+
+[Service]
+Type=oneshot
+ExecStart={corral} admit --start %i
+SuccessExitStatus=2
+TimeoutStartSec=180
 Slice=system.slice
 """

@@ -68,6 +68,8 @@ ALLOWED: dict[str, list[Step]] = {
         step("file", "/var/lib/corral/admitted.json.previous", None),
         step("file", f"{SYSTEM}/web@.service.d/10-corral-workloads.conf"),
         step("file", f"{SYSTEM}/corral-grant@.service"),
+        step("file", f"{SYSTEM}/corral-regrant@.service"),
+        step("file", "/run/corral/granted-x", None),
         step("property", "corral-a.slice", "MemoryMax=1024"),
         step("value", "/proc/77/oom_score_adj"),
         step("value", f"{CGROUP}/corral_a.slice/hugetlb.2MB.max"),

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import typing as t
 
@@ -12,7 +13,8 @@ import node
 import pytest
 import runs
 import services
-from _core.host import apply_step
+from _core.host import apply_step, attempts
+from _core.model.plan import make_step
 from _core.model.plan.plan import CPUS, Change, Outcome, Step, steps_in_order
 from _core.model.profile import profile
 from _core.model.values import cpuset
@@ -189,6 +191,26 @@ def test_who_asks_for_the_same_cpus_is_named_and_the_partition_mended_once_it_is
     assert f"on {OWN}'s 2; " in found["greedy.slice"].reason
     assert runs.tick(fake.host()) == 2
     assert status(fake)["exclusive"].startswith(f"enforced by the kernel, but not {OWN}: greedy.slice (2)")
+    fake.withdraw("greedy.slice")
+    assert runs.tick(fake.host()) == 2
+    assert partition(fake) == "root"
+    in_sync(fake)
+
+
+@pytest.mark.parametrize("tick_between", [True, False])
+def test_a_partition_that_was_refused_once_is_mended_after_a_later_fault(make: Make, tick_between: bool) -> None:
+    """The refusal of an earlier fault counted for ten minutes, while a stranger ran on the CPUs."""
+    fake = rolled_on(make, TRIXIE)
+    refused = {f"{CGROUP}/{OWN}/{PARTITION}": [1, 0, fake.time]}
+    fake.put("/run/corral/attempts.json", json.dumps(refused))
+    if tick_between:  # It sees the partition in force.
+        assert runs.tick(fake.host()) == 0
+        assert json.loads(fake.get("/run/corral/attempts.json")) == {}
+    else:  # The write of another run made it so.
+        attempts.save(fake.host(), [make_step.partition(next(iter(refused)), "root", CPUS)])
+        assert json.loads(fake.get("/run/corral/attempts.json")) == {}
+    fake.intrude("greedy.slice", "2-3")
+    runs.tick(fake.host())
     fake.withdraw("greedy.slice")
     assert runs.tick(fake.host()) == 2
     assert partition(fake) == "root"

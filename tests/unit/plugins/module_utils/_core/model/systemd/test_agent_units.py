@@ -76,6 +76,7 @@ CORRALS = {
     "checks": CHECKS,
     "grant@": workload_units.grant_unit_text(),
     "gc": gc_units.units(COLLECTS)[gc_units.SERVICE],
+    "regrant@": workload_units.regrant_unit_text(),
 }
 CONFINED = {
     **dict.fromkeys(

@@ -1,0 +1,266 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Runs on a node whose profile has the workload life with two CPUs of its own while it runs: the life of a unit, and that of its grant.
+
+Each row of the table causes what can happen to a start or to a run. After the next tick nothing is left of a grant without a run, by the
+checkpoint, by systemd and by the CPUs that the kernel gives to all others; and each process that ran had the CPUs of a grant at its first
+instruction. With names of rows as arguments it takes those alone.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import typing as t
+
+from on_node import expect, run, run_steps, select_steps, tick, wait, write
+from workloads import ETC, SHARED, first, forget_first, grants, main_pid, sets
+
+UNIT = "life.service"
+HOLDER = "corral-grant@life.service"
+DROPIN = f"{ETC}/{UNIT}.d/50-life.conf"
+TEXT = "[Unit]\nStartLimitIntervalSec=0\n[Service]\nExecStart=/usr/local/bin/spin life\n"
+SLOW = "slow.service"
+WAITS = f"[Unit]\nWants={SLOW}\nAfter={SLOW}\n"
+OTHERS = {
+    SLOW: "[Service]\nType=oneshot\nExecStart=/bin/sleep 3600\n",
+    "fails.service": "[Service]\nType=oneshot\nExecStart=/bin/false\n",
+}
+FREE: dict[str, frozenset[int]] = {}
+
+
+def systemctl(*words: str, code: t.Optional[int] = 0) -> str:
+    return run("systemctl", *words, code=code).strip()
+
+
+def state(unit: str) -> str:
+    return systemctl("is-active", unit, code=None)
+
+
+def with_lines(text: str) -> None:
+    os.makedirs(os.path.dirname(DROPIN), exist_ok=True)
+    write(DROPIN, text)
+    systemctl("daemon-reload")
+
+
+def over(what: str) -> None:
+    """Nothing is left of a grant, soon after a tick."""
+    if "life" in grants():
+        tick()
+    wait(f"{what}: the grant has ended", lambda: "life" not in grants())
+    wait(f"{what}: {HOLDER} has stopped", lambda: state(HOLDER) in ("inactive", "failed"))
+    expect(f"{what}: the shared CPUs", sets(SHARED), FREE["shared"])
+    expect(f"{what}: the file that lets it start", os.path.exists("/run/corral/granted-life"), False)
+
+
+def has_grant(what: str) -> None:
+    """It runs on CPUs of its own since its first instruction."""
+    wait(f"{what}: it runs", lambda: os.path.exists("/run/first-life"))
+    own = frozenset(first("life")[0])
+    expect(f"{what}: it has CPUs of its own", (len(own), own & sets(SHARED)), (2, frozenset()))
+    expect(f"{what}: its grant", "life" in grants(), True)
+
+
+def runs(what: str) -> None:
+    """A real start has a grant, and its stop gives it back."""
+    forget_first()
+    systemctl("start", UNIT)
+    has_grant(what)
+    systemctl("stop", UNIT)
+    over(f"{what}, stopped")
+
+
+def waiting() -> None:
+    """A start whose grant was made, and that waits for another unit."""
+    with_lines(WAITS)
+    systemctl("start", "--no-block", UNIT)
+    wait("the grant is made", lambda: os.path.exists("/run/corral/granted-life"))
+    tick()
+    expect("it keeps what it waits with", ("life" in grants(), state(UNIT)), (True, "inactive"))
+
+
+def refused(text: str) -> t.Callable[[], None]:
+    def act() -> None:
+        with_lines(text)
+        systemctl("start", UNIT, code=None)
+        expect("it does not run", main_pid(UNIT), "0")
+
+    return act
+
+
+def cancelled(*words: str) -> t.Callable[[], None]:
+    def act() -> None:
+        waiting()
+        systemctl(*words, code=None)
+
+    return act
+
+
+def job_ended() -> None:
+    with_lines(f"{WAITS}JobTimeoutSec=4\n")
+    systemctl("start", UNIT, code=None)
+
+
+def masked() -> None:
+    waiting()
+    systemctl("mask", "--runtime", UNIT)
+    systemctl("stop", UNIT, code=None)
+    tick()
+    over("masked")
+    systemctl("unmask", "--runtime", UNIT)
+
+
+def deleted() -> None:
+    waiting()
+    os.remove(f"{ETC}/{UNIT}")
+    systemctl("stop", UNIT, code=None)
+    systemctl("daemon-reload")
+    tick()
+    over("deleted")
+    write(f"{ETC}/{UNIT}", TEXT)
+
+
+def start_limit() -> None:
+    with_lines(
+        "[Unit]\nStartLimitIntervalSec=60\nStartLimitBurst=2\n[Service]\nRestart=always\nRestartSec=100ms\nExecStart=\nExecStart=/bin/false\n"
+    )
+    systemctl("start", UNIT, code=None)
+    wait("it has failed", lambda: state(UNIT) == "failed")
+    systemctl("start", UNIT, code=None)
+    over("at its limit")
+    systemctl("reset-failed", UNIT)
+
+
+def killed() -> None:
+    with_lines("")
+    forget_first()
+    systemctl("start", UNIT)
+    has_grant("before it is killed")
+    systemctl("kill", "--signal=KILL", UNIT)
+    wait("it has failed", lambda: state(UNIT) == "failed")
+    systemctl("reset-failed", UNIT)
+
+
+def restarts() -> None:
+    """By Restart=, by hand, after a release while it runs, and over a daemon-reexec: it never runs without a grant."""
+    with_lines("[Service]\nRestart=always\nRestartSec=100ms\n")
+    systemctl("start", UNIT)
+    for how in (
+        "Restart=",
+        "a restart",
+        "Restart= after a release",
+        "a restart after a release",
+        "a restart after daemon-reexec",
+    ):
+        if "release" in how:
+            run("corral", "release", "life")
+        if "reexec" in how:
+            systemctl("daemon-reexec")
+        before = main_pid(UNIT)
+        forget_first()
+        if how.startswith("Restart="):
+            systemctl("kill", "--signal=KILL", UNIT)
+        else:
+            systemctl("restart", UNIT)
+        has_grant(how)
+        expect(f"{how}: it is another process", main_pid(UNIT) != before, True)
+    systemctl("stop", UNIT)
+
+
+def released_and_started() -> None:
+    """The unit that holds grants may be active still, and nothing is admitted by it then."""
+    waiting()
+    systemctl("stop", UNIT, SLOW)
+    os.remove(DROPIN)
+    run("corral", "release", "life")
+    forget_first()
+    systemctl("start", UNIT)
+    has_grant("after a release")
+    systemctl("stop", UNIT)
+
+
+def released_while_it_waits() -> None:
+    waiting()
+    run("corral", "release", "life")
+    systemctl("stop", SLOW)
+    wait("its job has ended", lambda: UNIT not in systemctl("list-jobs"))
+    expect("it does not run", main_pid(UNIT), "0")
+    tick()
+
+
+def without_dependencies() -> None:
+    with_lines("")
+    systemctl("start", "--job-mode=ignore-dependencies", UNIT, code=None)
+    expect("it does not run", main_pid(UNIT), "0")
+
+
+def others_start() -> None:
+    """A start that needs the CPUs which a cancelled one has waits for no tick."""
+    waiting()
+    systemctl("stop", UNIT)
+    systemctl("start", "batch@1")
+    expect("grants", sorted(grants().keys() & {"life", "batch:batch@1"}), ["batch:batch@1"])
+    systemctl("stop", "batch@1")
+
+
+ROWS: dict[str, t.Callable[[], None]] = {
+    "condition": refused("[Unit]\nConditionPathExists=/nowhere\n"),
+    "assert": refused("[Unit]\nAssertPathExists=/nowhere\n"),
+    "dependency": refused("[Unit]\nRequires=fails.service\nAfter=fails.service\n"),
+    "stopped": cancelled("stop", UNIT),
+    "cancelled": cancelled("cancel"),
+    "job_timeout": job_ended,
+    "masked": masked,
+    "deleted": deleted,
+    "start_limit": start_limit,
+    "killed": killed,
+    "restarts": restarts,
+    "released_and_started": released_and_started,
+    "released_while_it_waits": released_while_it_waits,
+    "without_dependencies": without_dependencies,
+    "others_start": others_start,
+}
+
+
+def row(name: str) -> t.Callable[[], None]:
+    """The step of a row."""
+
+    def step() -> None:
+        ROWS[name]()
+        over(name)
+        systemctl("stop", SLOW)
+        with_lines("")
+        if name in ("condition", "stopped", "masked", "deleted", "start_limit"):
+            runs(f"after {name}")
+
+    step.__name__ = name
+    return step
+
+
+def main(names: list[str]) -> int:
+    declared = {name: one for name, one in grants().items() if one["hold"] == "declared"}
+    systemctl("stop", "batch@1")
+    tick()
+    FREE["shared"] = sets(SHARED)
+    for unit, text in {UNIT: TEXT, **OTHERS}.items():
+        write(f"{ETC}/{unit}", text)
+    with_lines("")
+    try:
+        failed = run_steps(select_steps([row(name) for name in ROWS], names))
+        if failed:
+            return failed
+    finally:
+        systemctl("stop", UNIT, SLOW, code=None)
+        for file in (DROPIN, *(f"{ETC}/{unit}" for unit in (UNIT, *OTHERS))):
+            os.remove(file)
+        systemctl("daemon-reload")
+    expect("what is declared stays", {name: one for name, one in grants().items() if name in declared}, declared)
+    systemctl("start", "batch@1")
+    print(f"{len(names or ROWS)} rows: no grant was left over, and nothing started without one")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

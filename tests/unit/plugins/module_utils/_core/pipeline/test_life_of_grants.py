@@ -1,0 +1,142 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A grant for a run lives as long as that run, whatever the unit that holds it says; and nothing starts without one."""
+
+from __future__ import annotations
+
+import typing as t
+
+import node
+import pytest
+import runs
+import services
+from _core.pipeline import admit_workload
+from test_workloads import BATCH, OTHER, PROFILE, install, profile_with, roll_out
+
+Make = t.Callable[..., node.Node]
+NAME = "batch:batch@a"
+HOLDER = r"corral-grant@batch:batch\x40a.service"
+GRANTED = r"/run/corral/granted-batch:batch\x40a"
+
+
+@pytest.fixture
+def rolled(make: Make) -> node.Node:
+    fake = make()
+    install(fake)
+    roll_out(fake, PROFILE)
+    return fake
+
+
+def names(fake: node.Node) -> set[str]:
+    return {grant.workload for grant in admit_workload.current_grants(fake.host()) if grant.hold == "running"}
+
+
+def tick(fake: node.Node) -> None:
+    """A tick, and the jobs that it asks systemd for."""
+    runs.tick(fake.host())
+    services.settle(fake)
+
+
+def test_a_start_that_is_cancelled_after_its_grant_was_made_gives_it_back(rolled: node.Node) -> None:
+    """systemd does not look at the unit that holds a grant when a start never became a run."""
+    assert services.wait(rolled, BATCH)
+    assert names(rolled) == {NAME}
+    for dummy in range(3):
+        tick(rolled)
+    assert names(rolled) == {NAME}, "it waits, and keeps what it has"
+    services.cancel(rolled, BATCH)
+    tick(rolled)
+    assert (names(rolled), rolled.holders, rolled.has(GRANTED)) == (set(), {}, False)
+    runs.tick(rolled.host())
+    assert runs.tick(rolled.host()) == 0
+    assert services.start(rolled, BATCH)
+
+
+def test_a_start_that_waits_holds_back_the_quiet_tick(rolled: node.Node) -> None:
+    """A cancelled start changes no file."""
+    assert services.wait(rolled, BATCH)
+    for dummy in range(4):
+        rolled.wait(10)
+        tick(rolled)
+    services.cancel(rolled, BATCH)
+    tick(rolled)
+    assert names(rolled) == set()
+
+
+def test_a_start_does_not_wait_for_what_a_cancelled_one_has(rolled: node.Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert services.wait(rolled, BATCH)
+    services.cancel(rolled, BATCH)
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        services.settle(rolled)
+
+    monkeypatch.setattr("time.sleep", sleep)
+    assert services.start(rolled, OTHER), rolled.said
+    assert (names(rolled), len(slept)) == ({"batch:batch@b"}, 1)
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_start_after_a_release_has_a_grant_of_its_own(rolled: node.Node, asked: bool) -> None:
+    """Whether systemd has stopped the unit that held the grant before or not."""
+    assert services.wait(rolled, BATCH)
+    services.cancel(rolled, BATCH)
+    assert runs.command(rolled.host(), "release", NAME) == 0
+    assert names(rolled) == set()
+    if asked:
+        services.settle(rolled)
+        assert not rolled.holders
+    run = services.start(rolled, BATCH)
+    assert run and names(rolled) == {NAME}
+    assert len(run.cpus) == 2 and not run.cpus & {0, 4}
+    services.stop(rolled, BATCH)
+    assert (names(rolled), rolled.holders) == (set(), {})
+
+
+def test_a_release_while_a_start_waits_lets_nothing_start_without_a_grant(rolled: node.Node) -> None:
+    assert services.wait(rolled, BATCH)
+    assert runs.command(rolled.host(), "release", NAME) == 0
+    assert services.go_on(rolled, BATCH) is None
+    tick(rolled)
+    assert services.start(rolled, BATCH)
+
+
+@pytest.mark.parametrize("how", ["restart", "Restart="])
+def test_a_restart_after_a_release_has_a_grant_again(rolled: node.Node, how: str) -> None:
+    assert services.start(rolled, BATCH)
+    assert runs.command(rolled.host(), "release", NAME) == 0
+    assert names(rolled) == set()
+    run = services.restart(rolled, BATCH) if how == "restart" else services.crash(rolled, BATCH, always=True)
+    assert run and names(rolled) == {NAME}
+    assert len(run.cpus) == 2 and not run.cpus & {0, 4}
+    services.stop(rolled, BATCH)
+    assert names(rolled) == set()
+
+
+def test_a_restart_that_lost_its_cpus_to_the_profile_is_refused_and_not_run_on_shared_ones(rolled: node.Node) -> None:
+    assert services.start(rolled, BATCH)
+    cpu = {**PROFILE["cpu"], "reserved": {"cpus": "0,1,4,5"}}
+    roll_out(rolled, profile_with(cpu=cpu))
+    tick(rolled)
+    assert names(rolled) == set() and BATCH in rolled.runs, "it shares until it is restarted"
+    assert services.restart(rolled, BATCH) is None, rolled.said
+    roll_out(rolled, PROFILE)
+    assert services.start(rolled, BATCH)
+    assert names(rolled) == {NAME}
+
+
+def test_a_restart_runs_no_program(rolled: node.Node) -> None:
+    assert services.start(rolled, BATCH)
+    before = rolled.started
+    assert services.restart(rolled, BATCH)
+    assert (rolled.started - before, names(rolled)) == (1, {NAME}), "its own process alone"
+
+
+def test_a_removal_leaves_no_unit_that_holds_a_grant(rolled: node.Node) -> None:
+    assert services.start(rolled, BATCH)
+    assert rolled.has(GRANTED)
+    runs.remove(rolled.host())
+    assert (rolled.holders, rolled.has(GRANTED)) == ({}, False)
+    assert BATCH in rolled.runs
