@@ -245,8 +245,8 @@ def carry_out(
     removed = [step.target for step in steps if step.kind == "file" and step.value is None]
     if workload_units.GRANT_UNIT in removed:
         # A unit whose drop-in could not be removed would end with the one that it requires.
-        gone = not any(map(host.exists, removed))
-        systemd.end_units(host, workload_units.GRANT_UNITS, workload_units.REGRANT_UNITS, stop=gone)
+        unneeded = not any(map(host.exists, removed))
+        systemd.end_units(host, workload_units.GRANT_UNITS, workload_units.REGRANT_UNITS, stop=unneeded)
     if new and refused:
         # What was never set is not to be restored.
         new = [record for record in new if record.before.key not in {step.key for step in refused}]
