@@ -139,7 +139,9 @@ def test_whoever_was_admitted_keeps_what_he_has_when_a_file_is_gone(
     assert held(rolled) == before
     said = capsys.readouterr().err
     if lost == ADMITTED:
-        assert f"{ADMITTED} content: damaged -> readable (is gone: it is written again from {ADMITTED}.previous)" in said
+        assert (
+            f"{ADMITTED} content: damaged -> readable (is gone: it is written again from {ADMITTED}.previous)" in said
+        )
         assert rolled.get(lost) == rolled.get(f"{lost}.previous")
     admit(rolled, "three")
     assert {name: held(rolled)[name] for name in before} == before, "neither is the next one's to take"
