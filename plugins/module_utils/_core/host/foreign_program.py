@@ -15,6 +15,7 @@ from .command import ENVIRONMENT, Command, run_foreign
 if t.TYPE_CHECKING:
     from .files import Host
 
+NOT_RUN = 125  # the code of an answer where systemd did not run it: no word of the program itself
 SYSTEMD_SECONDS = 60.0  # what systemd may take, however busy the machine is
 PROPERTIES = {
     "Slice": "system.slice",
@@ -91,7 +92,7 @@ def outcome(program: str, timeout: float, answer: Command) -> Command:
     output, result, how, status, *dummy = [*answer.out.rsplit("\n", 4), "", "", ""]
     if answer.err or how not in ("exited", "killed", "dumped"):
         said = answer.err or answer.out.strip().rpartition("\n")[2]
-        return Command(126, "", f"{program}: systemd did not run it: {said or 'no reason given'}")
+        return Command(NOT_RUN, "", f"{program}: systemd did not run it: {said or 'no reason given'}")
     if result == "timeout":
         return Command(124, "", f"{program}: no answer within {timeout:g} s")
     if result == "oom-kill":

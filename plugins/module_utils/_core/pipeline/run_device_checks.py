@@ -69,8 +69,11 @@ def check_due(host: Host, resources: t.Sequence[Resource]) -> None:
         before = last.get(key, float("inf"))  # An uptime that is less than that is of a later boot.
         if key in results and before <= began < before + check.interval - early:
             continue
-        reason = check_one(host, resource, check, device)
-        last[key] = began
+        reason, ran = check_one(host, resource, check, device)
+        if ran:
+            last[key] = began
+        elif key in results:
+            continue  # It has the last answer until there is another; the next pass asks again.
         if results.get(key) != reason:
             results[key] = reason
             save(host, results)
@@ -97,16 +100,19 @@ def check_unknown(host: Host, declared: Profile, *, all_again: bool = False, wri
             )
         return  # What runs for so long keeps its results; a tick reads those.
     new: dict[Key, str] = {}
+    unheard: set[Key] = set()  # These are unhealthy for this run alone.
     try:
         # A pass that had the lock may have results by now.
         known = {} if all_again else checked_devices.results(host, resources)
         found = inventory.devices_of(resources, device_files.observe(host, resources))
         for key, resource, check, device in to_check(found, resources):
             if key not in known:
-                new[key] = check_one(host, resource, check, device)
+                new[key], ran = check_one(host, resource, check, device)
                 host.device_checks[key] = new[key]
-        if writes and new:
-            save(host, {**device_checks.from_data(state.checked(host, state.DEVICE_CHECKS)), **new})
+                unheard |= set() if ran else {key}
+        if writes and new.keys() - unheard:
+            heard = {key: reason for key, reason in new.items() if key not in unheard}
+            save(host, {**device_checks.from_data(state.checked(host, state.DEVICE_CHECKS)), **heard})
     finally:
         if writes:
             let_go(host, lock)
@@ -135,13 +141,14 @@ def to_check(found: Inventory, resources: t.Sequence[Resource]) -> t.Iterator[tu
                 yield device_checks.key_of(resource.name, device.id, check), resource, check, device
 
 
-def check_one(host: Host, resource: Resource, check: Check, device: Device) -> str:
-    """Run the command for a device: why it is unhealthy, "" where it is healthy."""
+def check_one(host: Host, resource: Resource, check: Check, device: Device) -> tuple[str, bool]:
+    """Run the command for a device: why it is unhealthy ("" where it is healthy), and whether the command ran at all."""
     variables = device_checks.variables(resource.name, device)
     as_root = check.user == "root"
     ended = foreign_program.run(host, [*check.command, device.id], check.timeout, variables, as_root=as_root)
     reason = exit_text.why_failed(check.command[0], ended.code, ended.out, ended.err)
-    return reason + DYNAMIC if ended.code > 0 and not (as_root or ended.err) else reason
+    may_lack = ended.code > 0 and not (as_root or ended.err)
+    return reason + DYNAMIC if may_lack else reason, ended.code != foreign_program.NOT_RUN
 
 
 def last_checked(host: Host) -> dict[Key, float]:

@@ -147,6 +147,21 @@ def test_a_start_checks_what_was_plugged_in_since(rolled: node.Node, program: Pr
     assert program.heard() == [LINKS[0]]
 
 
+NOT_RUN = Command(125, "", f"{OK}: systemd did not run it: Connection timed out")
+
+
+def test_a_check_that_systemd_did_not_run_says_nothing_of_a_device(rolled: node.Node, program: Program) -> None:
+    """What was said last counts, and the next pass asks again."""
+    kept = rolled.get(state.DEVICE_CHECKS)
+    program.said = dict.fromkeys(LINKS, NOT_RUN)
+    rolled.wait(70)
+    a_pass(rolled)
+    assert program.heard() and rolled.get(state.DEVICE_CHECKS) == kept
+    program.said = {}
+    a_pass(rolled)
+    assert program.heard() and rolled.get(state.DEVICE_CHECKS) == kept
+
+
 def test_a_check_by_hand_counts_from_then_on(rolled: node.Node, program: Program) -> None:
     for link in LINKS:
         program.sick(link)

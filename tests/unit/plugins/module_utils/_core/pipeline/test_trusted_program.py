@@ -181,12 +181,9 @@ def test_a_check_is_run_as_root_only_where_its_profile_says_so(
     assert profile.parse(profile.to_data(declared)) == declared
     check = declared.devices[0].check
     resource = declared.devices[0]
-    assert (
-        run_device_checks.check_one(
-            host, resource, check, Device("/dev/ttyX0", -1, "", (), None, (), (), frozenset(), frozenset())
-        )
-        == ""
-    )
+    assert run_device_checks.check_one(
+        host, resource, check, Device("/dev/ttyX0", -1, "", (), None, (), (), frozenset(), frozenset())
+    ) == ("", True)
     ((*words,),) = started
     assert (words[0], "/bin/true" in words, "--property=DynamicUser=yes" in words) == ("systemd-run", True, dynamic)
     alone = {"--property=ProtectHome=yes", "--property=CapabilityBoundingSet="}
@@ -252,12 +249,12 @@ def outcome(code: int, out: str, err: str = "") -> Command:
         ((1, "\noom-kill\nkilled\nKILL\n"), (126, "", f"{OK}: killed, as it needs more than 1G of memory")),
         (
             (1, "Failed to connect to bus: No such file or directory\n"),
-            (126, "", f"{OK}: systemd did not run it: Failed to connect to bus: No such file or directory"),
+            (125, "", f"{OK}: systemd did not run it: Failed to connect to bus: No such file or directory"),
         ),
-        ((1, ""), (126, "", f"{OK}: systemd did not run it: no reason given")),
+        ((1, ""), (125, "", f"{OK}: systemd did not run it: no reason given")),
         (
             (127, "", "systemd-run: not there"),
-            (126, "", f"{OK}: systemd did not run it: systemd-run: not there"),
+            (125, "", f"{OK}: systemd did not run it: systemd-run: not there"),
         ),
     ],
 )
