@@ -26,6 +26,12 @@ def name(host: Host, pid: str) -> str:
     return printable((host.read(f"/proc/{pid}/comm") or "").strip())
 
 
+def own_group(host: Host) -> str:
+    """The control group of this program (v2), below the root of all: system.slice/corral-reconcile.service."""
+    lines = (host.read("/proc/self/cgroup") or "").splitlines()
+    return next((line[4:] for line in lines if line.startswith("0::/")), "")
+
+
 def of_system(host: Host, pid: str) -> bool:
     """Whether root started a process outside the sessions of users and outside containers.
 

@@ -213,6 +213,11 @@ def plan_profile(
         from . import overlap_check
 
         overlap_check.refuse_overlaps(host, plan)
+    # A tick changes what a run has announced, and a start waits for its own grant alone.
+    if managers is None and not (context.in_tick or context.at_boot or leaves_kubelet):
+        from . import fewer_cpus
+
+        plan = plan._replace(notes=(*plan.notes, *fewer_cpus.notes(host, plan)))
     return plan
 
 

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import cgroup, checked_devices, cpu_usage, hugepage_files, other_agents
+from ..host import cgroup, checked_devices, cpu_usage, hugepage_files, other_agents, process
 from ..host.files import Host
 from ..model.cpu import busy_services, slices
 from ..model.devices.device import Resource
 from ..model.plan.context import Context
 from ..model.status import conflicts
 from ..model.values.errors import shown
-from . import named_programs
+from . import named_programs, unfit_affinity
 
 
 def notes(host: Host, context: Context) -> tuple[str, ...]:
@@ -42,6 +42,7 @@ def notes(host: Host, context: Context) -> tuple[str, ...]:
         *device_notes(host, context.profile.devices),
         *named_programs.notes(host, context.declared),
         *tenant_notes(context),
+        *unfit_affinity.notes(host, context),
         *services,
         *([busy_services.HINT] if services else []),
     )
@@ -89,6 +90,8 @@ def busy_notes(host: Host, context: Context) -> t.Iterator[str]:
         if slices.described(unit) or not cgroup.exists(host, unit) or now.requested or not now.effective:
             continue
         if wanted < now.effective:
-            note = busy_services.note(unit, now.effective, wanted, cpu_usage.of_unit(host, unit))
+            own = process.own_group(host)  # the session of this run, which ends with it
+            others = [one for one in cpu_usage.of_unit(host, unit) if f"{unit}/{one.name}" != own]
+            note = busy_services.note(unit, now.effective, wanted, others)
             if note is not None:
                 yield note

@@ -55,6 +55,11 @@ def test_the_busiest_come_first_and_the_idle_not_at_all(fake: node.Node) -> None
     ]
 
 
+def test_the_session_of_the_run_itself_is_not_named(fake: node.Node) -> None:
+    lively(fake).put("/proc/self/cgroup", "0::/user.slice/user-1000.slice/session-3.scope\n")
+    assert not any("session-3" in note for note in notes(fake))
+
+
 def test_a_slice_that_keeps_its_cpus_or_that_nobody_declares_is_no_news(fake: node.Node) -> None:
     lively(fake)
     everything = {"reserved": {"cpus": "0", "slices": ["init.scope"]}, "shared": {"slices": ["machine.slice"]}}
@@ -72,7 +77,9 @@ def test_a_tick_does_not_look_at_cpu_time(fake: node.Node, monkeypatch: pytest.M
     host = fake.host()
     asked: list[str] = []
     real = host.read_bytes
-    monkeypatch.setattr(host, "read_bytes", lambda path, **how: (asked.append(path), real(path, **how))[1])
+    monkeypatch.setattr(
+        host, "read_bytes", lambda path, *how, **named: (asked.append(path), real(path, *how, **named))[1]
+    )
     assert runs.tick(host) == 0
     assert asked
     assert [path for path in asked if path.endswith("cpu.stat") or path == "/proc/uptime"] == []
@@ -109,3 +116,25 @@ def test_processes_of_a_service_with_control_groups_of_its_own(fake: node.Node) 
 def test_what_is_told_of_a_slice(services: list[Service], told: str | None) -> None:
     note = busy_services.note("system.slice", NOW, RESERVED, services)
     assert (note is None) if told is None else (note is not None and note.endswith(told))
+
+
+AFFINITY = {
+    # file and text, and who is named with which CPUs
+    "/etc/systemd/system/db.service": ("[Service]\nCPUAffinity=5\nExecStart=/bin/true\n", "db.service: CPUAffinity=5"),
+    "/etc/systemd/system/db@.service": ("[Service]\nCPUAffinity=1 3\n", "db@.service: CPUAffinity=1,3"),
+    "/usr/lib/systemd/system/a.service.d/x.conf": ("[Service]\nCPUAffinity=3-5\nCPUAffinity=\nCPUAffinity=7\n", "a.service: CPUAffinity=7"),
+    "/etc/systemd/system.conf.d/x.conf": ("[Manager]\nCPUAffinity=1\n", "a service without CPUAffinity= of its own: CPUAffinity=1"),
+    "/etc/systemd/system/fits.service": ("[Service]\nCPUAffinity=0-1\n", ""),
+    "/etc/systemd/system/moved.service": ("[Service]\nSlice=machine.slice\nCPUAffinity=1\n", ""),
+    "/etc/systemd/system/numa.service": ("[Service]\nCPUAffinity=numa\n", ""),
+    "/etc/systemd/system/none.service": ("[Service]\nExecStart=/bin/true\n", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", AFFINITY)
+def test_services_whose_affinity_has_no_cpu_of_their_pool_are_named(fake: node.Node, path: str) -> None:
+    text, named = AFFINITY[path]
+    fake.put(path, text)
+    found = [note for note in notes(fake) if "CPUAffinity" in note]
+    assert len(found) == bool(named) and all(note.startswith(named) for note in found), found
+    assert all(path in note and "215/CPUAFFINITY" in note for note in found)

@@ -1,0 +1,88 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Who runs and gets fewer CPUs by a plan: its steps on the machine as it is, by the kernel's rule, and not as the planner sees it."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..host import cgroup, process
+from ..model.plan import validate
+from ..model.plan.plan import Plan, steps_in_order
+from ..model.values import cpuset
+
+if t.TYPE_CHECKING:
+    from ..host.files import Host
+
+CPUs = frozenset[int]
+UNITS = 12  # services and scopes in a line; containers and guests are all named
+
+
+def notes(host: Host, plan: Plan) -> tuple[str, ...]:
+    """A line for each set of CPUs before and after, with all that runs on it."""
+    steps = steps_in_order(plan.changes)
+    if not any(map(validate.moves_cpus, steps)) or not cgroup.unified(host):
+        return ()
+    from ..host import running_names
+
+    found = host.unrecorded(lambda: shrunken(host, plan))
+    named = host.unrecorded(lambda: running_names.names_of(host, found))
+    lines: dict[tuple[CPUs, CPUs], list[str]] = {}
+    for path, change in found.items():
+        lines.setdefault(change, []).append(named[path])
+    return tuple(
+        f"CPUs {cpuset.format(before)} become {cpuset.format(after) or 'none'} for {listed(names)}"
+        for (before, after), names in sorted(lines.items(), key=lambda line: (-len(line[1]), line[1]))
+    )
+
+
+def shrunken(host: Host, plan: Plan) -> dict[str, tuple[CPUs, CPUs]]:
+    """The control groups of services and scopes with processes that get fewer CPUs (paths): those before, and those after.
+
+    The one in which this program runs ends with it.
+    """
+    from ..host import cgroup_tree, running_names
+    from ..model.plan import replay
+    from ..model.plan.moving_cpusets import MovingMachine
+
+    moving = MovingMachine(cgroup_tree.observe(host).machine)
+    for step in steps_in_order(plan.changes):
+        replay.do(moving, step)
+    own = process.own_group(host)
+    found = {}
+    for path in running_names.leaves(host):
+        before, after = effective(host, path), moving.bounds[around(path, moving.bounds)].most
+        # One that is pinned to CPUs which its slice loses runs on all that the slice has left (cgroup-v2.rst): as many, or more.
+        loses = len(after) < len(before) if before & after else bool(before)
+        if loses and before - after and not f"{own}/".startswith(f"{path}/"):
+            found[path] = (before, after)
+    return found
+
+
+def around(path: str, known: t.Container[str]) -> str:
+    """The control group itself, or the next one around it, that has CPUs of its own."""
+    while path and path not in known:
+        path = path.rpartition("/")[0]
+    return path
+
+
+def effective(host: Host, path: str) -> CPUs:
+    """The CPUs that a control group has now: those of the next one around it where it has no cpuset."""
+    while path:
+        text = host.read(f"{cgroup.ROOT}/{path}/cpuset.cpus.effective")
+        if text is not None:
+            return cgroup.cpu_list(text) or cpuset.EMPTY
+        path = path.rpartition("/")[0]
+    return cgroup.rest(host)
+
+
+def listed(names: t.Iterable[str]) -> str:
+    """Containers and guests first, all of them; then units, as many as fit a line."""
+    ordered = sorted(names)
+    inside = [name for name in ordered if name.startswith(("container ", "guest "))]
+    units = [name for name in ordered if name not in inside]
+    more = [f"{len(units) - UNITS} more units"] if len(units) > UNITS else []
+    return ", ".join([*inside, *units[:UNITS], *more])
