@@ -56,7 +56,7 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - C(hosts) has for each host its C(verdict) (V(in_sync), V(drift), V(unknown), V(refused), V(failed) or
+    - C(hosts) has for each host its C(verdict) (V(in_sync), V(drift), V(not_managed), V(unknown), V(refused), V(failed) or
       V(unreachable)), its drift C(items), C(problems), C(message), the profile's C(name), C(mode), C(pools) and C(effective_profile),
       C(cpu_map), C(cpu_map_now), C(numa_nodes), C(workloads), C(tenants), C(gc_report) and C(notes), C(paused) while it is under
       maintenance, and C(unconfirmed) while its profile waits for a confirmation.
@@ -67,8 +67,16 @@ _value:
   type: dict
 """
 
-VERDICTS: tuple[FleetVerdict, ...] = ("in_sync", "drift", "unknown", "refused", "failed", "unreachable")
-WORST = ("in_sync", "unknown", "drift", "refused", "failed", "unreachable")  # last is worst: the recap begins with it
+VERDICTS: tuple[FleetVerdict, ...] = ("in_sync", "drift", "not_managed", "unknown", "refused", "failed", "unreachable")
+WORST = (
+    "in_sync",
+    "unknown",
+    "not_managed",
+    "drift",
+    "refused",
+    "failed",
+    "unreachable",
+)  # last is worst: the recap begins with it
 ITEM_KEYS = (
     "manager", "subject", "property", "actual", "wanted", "reason", "location", "verdict", "when", "disruption", "text", "since",
 )  # fmt: skip
@@ -100,7 +108,9 @@ def host_report(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) ->
     elif failed:
         verdict = "refused" if all(result.get("problems") for result in failed) else "failed"
     elif any(item["verdict"] != "unknown" for item in found):
-        verdict = "drift"
+        # No profile was applied there yet: all that it declares is to come, and nothing has drifted.
+        untouched = profile.get("profile_hash_before", "") is None and not profile.get("unconfirmed")
+        verdict = "not_managed" if untouched else "drift"
     else:
         verdict = "unknown" if found else "in_sync"
     said = [] if verdict == "unreachable" else failed

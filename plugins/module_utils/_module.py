@@ -285,7 +285,8 @@ def apply_profile(
         ),
         "pools": published_pools.to_dict(context.pools),
         "cpu_map": cpu_map.cpu_map(context.topology, context.pools, context.grants),
-        "cpu_map_now": observed_assignment.map_in_force(host, context),
+        # On a node that has none of a profile yet, its slices are nobody's pools.
+        "cpu_map_now": None if state.applied(host) is None else observed_assignment.map_in_force(host, context),
         "numa_nodes": numa_table.rows(context.topology),
         "effective_profile": effective_profile.compile_to_data(context.profile, context.persistent_pools),
         "workloads": status_file.workload_rows(context),

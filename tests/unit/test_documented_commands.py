@@ -130,7 +130,7 @@ def test_the_documented_commands_do_what_is_documented(tmp_path: Path) -> None:
         assert len(look.output) > 8
         report = json.loads((tmp_path / "corral-drift.json").read_text())
         assert {host: one["verdict"] for host, one in report["hosts"].items()} == dict(
-            zip(three, ("drift", "drift", "unreachable"))
+            zip(three, ("not_managed", "not_managed", "unreachable"))
         )
         assert all((tmp_path / f"corral-drift.{kind}").exists() for kind in ("html", "md", "xml"))
         assert re.search(r'"corral_drift_hosts": \[\s*"n3\.example\.com",\s*"n1', done.said), done.said

@@ -120,6 +120,10 @@ def deep(count: int) -> list[t.Any]:
         ({}, {}, "failed", ["n: failed", "  the task failed without a message"]),
         (DRIFT, AGENT, "drift", None),
         (STUCK, AGENT, "drift", None),
+        ({**DRIFT, "profile_hash_before": None}, AGENT, "not_managed", None),
+        ({**DRIFT, "profile_hash_before": None, "unconfirmed": {"text": "waits"}}, AGENT, "drift", None),
+        ({**DRIFT, "profile_hash_before": "5d2f"}, AGENT, "drift", None),
+        ({**IN_SYNC, "profile_hash_before": None}, AGENT, "in_sync", None),
         (IN_SYNC, {"drift": [item("drift")]}, "drift", None),
         (
             UNKNOWN,

@@ -364,7 +364,7 @@ class Problem(t.TypedDict):
     origin: str
 
 
-FleetVerdict = t.Literal["in_sync", "drift", "unknown", "refused", "failed", "unreachable"]
+FleetVerdict = t.Literal["in_sync", "drift", "not_managed", "unknown", "refused", "failed", "unreachable"]
 
 
 class GcRemoved(t.TypedDict):
