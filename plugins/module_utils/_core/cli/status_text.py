@@ -29,7 +29,9 @@ def status_lines(host: Host, status: dict[str, t.Any], *, colour: bool = False) 
                 from ..reports import workload_table
 
                 rows += ["", *workload_table.lines(context)]
-            rows += ["", *cpu_map.cpu_map(context.topology, context.pools, context.grants, colour=colour)]
+            idle = observed_assignment.unused(host, context)
+            drawn = cpu_map.cpu_map(context.topology, context.pools, context.grants, colour=colour, unused=idle)
+            rows += ["", *drawn]
             now = observed_assignment.map_in_force(host, context)
             rows += ["", "what is in force differs:", *now] if now else []
     except CorralError as error:

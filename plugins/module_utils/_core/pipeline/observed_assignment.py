@@ -34,6 +34,11 @@ def observe(host: Host, context: Context) -> t.Optional[dict[int, Assignment]]:
     return in_force(slices, {unit: cpus for unit, cpus in there.items() if cpus is not None})
 
 
+def unused(host: Host, context: Context) -> frozenset[str]:
+    """The workloads of which no process runs on the CPUs that they have: they are stopped, or wait for a restart."""
+    return frozenset(one.workload for one in context.grants if one.cpus and not cgroup.populated(host, one.slice))
+
+
 def map_in_force(host: Host, context: Context) -> t.Optional[list[str]]:
     """The map of the CPUs as they are; None where that is as the profile has it, or the kernel does not show it."""
     now = observe(host, context)

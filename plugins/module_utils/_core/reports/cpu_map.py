@@ -38,8 +38,18 @@ def pool_lines(computed: Pools) -> list[str]:
     return text_table.aligned(table) + list(computed.notes)
 
 
-def cpu_map(topology: Topology, computed: Pools, grants: t.Iterable[Grant] = (), *, colour: bool = False) -> list[str]:
-    """The machine as a picture: a row per NUMA node, a block per core, a letter per thread; then the pools, and who has CPUs."""
+def cpu_map(
+    topology: Topology,
+    computed: Pools,
+    grants: t.Iterable[Grant] = (),
+    *,
+    colour: bool = False,
+    unused: t.Container[str] = (),
+) -> list[str]:
+    """The machine as a picture: a row per NUMA node, a block per core, a letter per thread; then the pools, and who has CPUs.
+
+    Of the workloads in ``unused`` no process runs on the CPUs that they have.
+    """
 
     def letter(cpu: int) -> str:
         for name in KINDS:
@@ -51,7 +61,7 @@ def cpu_map(topology: Topology, computed: Pools, grants: t.Iterable[Grant] = (),
     owners = {grant.workload: grant.cpus for grant in grants if grant.cpus}
     legend = "   ".join(
         f"{LETTERS[name]} {name} {cpuset.format(getattr(computed, name)) or '-'}"
-        + (of_owners(owners) if name == "exclusive" else "")
+        + (of_owners(owners, unused) if name == "exclusive" else "")
         for name in pools.shown(computed)
     )
     return [*picture(topology, letter, colour=colour), legend + offline]
@@ -90,9 +100,12 @@ def map_in_force(
     return [*picture(topology, letter), "   ".join(filter(None, [legend, in_none, said]))]
 
 
-def of_owners(owners: t.Mapping[str, frozenset[int]]) -> str:
+def of_owners(owners: t.Mapping[str, frozenset[int]], unused: t.Container[str] = ()) -> str:
     """Which workload has which CPUs, in brackets; "" for none."""
-    listed = [f"{name} {cpuset.format(cpus)}" for name, cpus in sorted(owners.items(), key=lambda one: min(one[1]))]
+    listed = [
+        f"{name} {cpuset.format(cpus)}{' unused' if name in unused else ''}"
+        for name, cpus in sorted(owners.items(), key=lambda one: min(one[1]))
+    ]
     more = [f"and {len(listed) - MOST_OWNERS} more"] if len(listed) > MOST_OWNERS else []
     return f" ({', '.join(listed[:MOST_OWNERS] + more)})" if listed else ""
 

@@ -58,6 +58,7 @@ def test_the_map_of_a_profile_names_the_owners_of_exclusive_cpus_alone() -> None
         "E exclusive 5 (lane 5)",
         ". offline 7",
     ]
+    assert "E exclusive 5 (lane 5 unused)" in cpu_map.cpu_map(topology, computed, grants, unused={"lane", "batch"})[-1]
     assert cpu_map.cpu_map(topology, computed)[-1].split("   ")[-2:] == ["E exclusive 5", ". offline 7"]
     there = machines.machine(2, 2, 2)
     assert "offline" not in cpu_map.cpu_map(there, pools.compute(declared, there))[-1]
