@@ -14,8 +14,8 @@ description:
   - Returns what C(corral status --json) prints on the node, and the profile that the node has declared.
   - It reads what the agent published and does not check the node again. RV(status.time) is when the agent checked it.
     M(corral.node.profile) in check mode checks it now.
-  - A report that is older than three intervals of the agent is not believed: RV(status.in_sync) is V(false) then, and RV(status.stale)
-    says why nobody has looked since. A tick that takes long is a look, as long as it is within its own time limit.
+  - A report that is older than three intervals of the agent is stale. RV(status.in_sync) is V(false) then, and RV(status.stale)
+    says why the agent has not looked since. A tick that takes long is a look, as long as it is within its own time limit.
   - When facts are gathered, C(ansible_local.corral) has the fields of RV(status) except C(gc) and C(program), judged at that moment; facts
     that are cached grow old. The agent's link C(/etc/ansible/facts.d/corral.fact) leads to its program. Before the first tick after a
     boot there is no status, and Ansible sets C(ansible_local.corral) to the text of the error.

@@ -61,7 +61,7 @@ class Archive(Host):
         super().__init__("/nonexistent", record=True)
         self._files: dict[str, bytes] = {}
         self._links: dict[str, str] = {}
-        self._folders: dict[str, set[str]] = {"/": set()}
+        self._entries: dict[str, set[str]] = {"/": set()}
         if archive.suffix == ".yml":
             for path, text in described.files(archive).items():
                 self._files[path] = text.encode()
@@ -79,12 +79,12 @@ class Archive(Host):
 
     def _list(self, path: str, *, is_folder: bool) -> None:
         if is_folder:
-            self._folders.setdefault(path, set())
+            self._entries.setdefault(path, set())
         while path != "/":
             path, _slash, name = path.rpartition("/")
             path = path or "/"
-            known = path in self._folders
-            self._folders.setdefault(path, set()).add(name)
+            known = path in self._entries
+            self._entries.setdefault(path, set()).add(name)
             if known:
                 return
 
@@ -109,14 +109,14 @@ class Archive(Host):
         return self.tell(self._files.get(self._real(path)), "read_bytes", path, follow)
 
     def names(self, path: str) -> list[str]:
-        return sorted(self._folders.get(self._real(path), ()))
+        return sorted(self._entries.get(self._real(path), ()))
 
     def exists(self, path: str) -> bool:
         real = self._real(path)
-        return real in self._files or real in self._folders
+        return real in self._files or real in self._entries
 
     def is_dir(self, path: str) -> bool:
-        return self._real(path) in self._folders
+        return self._real(path) in self._entries
 
     def link(self, path: str) -> str | None:
         folder, _slash, name = path.rpartition("/")
