@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import typing as t
 
 from fake_cpusets import MEMBER, Cpus, read_list, shown_list, within
@@ -58,20 +59,14 @@ class Look:
     @functools.cached_property
     def grants(self) -> dict[str, Cpus] | None:
         """Workloads and their CPUs as the checkpoint has them; None when it cannot be read."""
-        try:
-            with open(f"{self.systemd.root}/{CHECKPOINT}", "rb", buffering=0) as file:
-                return granted(file.read())
-        except OSError:
-            return None
+        text = file_text(f"{self.systemd.root}/{CHECKPOINT}")
+        return None if text is None else granted(text)
 
     @functools.cached_property
     def has_isolated_pool(self) -> bool:
         """Whether the profile that the node has declares isolated CPUs."""
-        try:
-            with open(f"{self.systemd.root}/{PROFILE}", "rb", buffering=0) as file:
-                return declares_isolated(file.read())
-        except OSError:
-            return False
+        text = file_text(f"{self.systemd.root}/{PROFILE}")
+        return text is not None and declares_isolated(text)
 
     def holds(self, place: str) -> bool:
         """Whether a process is in a control group or below it."""
@@ -136,6 +131,16 @@ class Look:
     def granted_to(self, place: str) -> Cpus | None:
         """The CPUs that the workload of a slice has by the checkpoint."""
         return (self.grants or {}).get(unescaped(place[len("corral_") : -len(".slice")]))
+
+
+def file_text(path: str) -> bytes | None:
+    """What is in a file; None where there is none. A FIFO in its place is opened without waiting for a writer."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        with open(file, "rb", buffering=0) as opened:
+            return opened.read()
+    except OSError:
+        return None
 
 
 @functools.lru_cache
