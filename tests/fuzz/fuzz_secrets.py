@@ -58,7 +58,7 @@ FILES: dict[str, tuple[str, ...]] = {
     "/etc/tuned/profile/tuned.conf": SYSCTL, "/etc/cron.d/x": CRON, "/var/spool/cron/root": CRON, "/etc/passwd": PASSWD, "/proc/7/mountinfo": MOUNTS,
     "/etc/shadow": UNIT, "/proc/7/environ": VARIABLES, "/root/.docker/config.json": CONFIG[2:], "/etc/kubernetes/token": (SECRET,),
 }  # fmt: skip
-SPEC = {"cdiVersion": "0.5.0", "kind": "vendor.example/gpu", "annotations": {"a": SECRET}, "containerEdits": {"env": [f"TOKEN={SECRET}"]},
+SPEC = {"cdiVersion": "0.6.0", "kind": "vendor.example/gpu", "annotations": {"a": SECRET}, "containerEdits": {"env": [f"TOKEN={SECRET}"]},
         "devices": [{"name": "0", "annotations": {SECRET: SECRET}, "containerEdits": {"env": [SECRET]}}]}  # fmt: skip
 JSON_FILES: dict[str, t.Any] = {
     "/etc/cdi/vendor.json": SPEC,

@@ -183,7 +183,7 @@ class Podman(Target):
 
 
 SPEC = {
-    "cdiVersion": "0.5.0", "kind": "vendor.example/gpu", "annotations": {"a": "b"},
+    "cdiVersion": "0.6.0", "kind": "vendor.example/gpu", "annotations": {"a": "b"},
     "containerEdits": {"env": ["A=b"], "hooks": [{"hookName": "createContainer", "path": "/usr/bin/hook"}]},
     "devices": [
         {"name": "0", "containerEdits": {"deviceNodes": [{"path": "/dev/gpu0", "hostPath": "/dev/gpu0", "major": 240, "permissions": "rw"}]}},
