@@ -13,6 +13,7 @@ import typing as t
 from pathlib import Path
 
 from _core import main
+from _core.host.files import Unreadable
 from _core.model.values.errors import CorralError
 
 Input = t.Any  # a literal of Python: it is saved as text
@@ -81,7 +82,7 @@ def called(function: t.Callable[[], int]) -> Shown:
     with captured() as both:
         try:
             code: int | None = function()
-        except CorralError as error:
+        except (CorralError, Unreadable) as error:
             return Shown(None, both()[0], str(error))
         except OSError as error:
             return Shown(None, both()[0], f"{error.filename or 'the node'}: {error.strerror or error}")
