@@ -125,22 +125,25 @@ def runs_unit(host: Host, unit: str) -> bool:
 
 
 def ask_for_end(host: Host, granted: t.Iterable[Grant]) -> bool:
-    """Have systemd stop the units that hold grants for units that do not run, unless something needs them: a start that waits, say.
+    """Have systemd stop the units that hold grants, or held one that was released, for units that do not run, unless something needs
+    them: a start that waits, say.
 
     Only systemd knows of its jobs, and none can come between its look and the stop. Whether there are any.
     """
-    holders = [
-        workload_units.grant_unit(one.workload)
-        for one in granted
-        if one.hold == RUNNING
-        and one.unit
-        and run_of(host, one.workload) is not None
-        and not populated(host, one.workload, one.tenant)
-        and not runs_unit(host, one.unit)
-    ]
-    if holders:
-        host.unrecorded(lambda: host.run("systemctl", "reload", "--no-block", *holders))
-    return bool(holders)
+    by_name = {one.workload: one for one in granted}
+    begin, end = workload_units.GRANT_UNITS.split("*")
+    asked = []
+    for link in host.names_like(INVOCATIONS, ((f"{INVOCATION}{begin}", end),)):
+        holder = link[len(INVOCATION) :]
+        name = workload_name(holder[len(begin) : -len(end)])
+        one = by_name.get(name, Grant(name, RUNNING)) if name else None
+        if one is None or one.hold != RUNNING or populated(host, one.workload, one.tenant):
+            continue
+        if not (one.unit and runs_unit(host, one.unit)):
+            asked.append(holder)
+    if asked:
+        host.unrecorded(lambda: host.run("systemctl", "reload", "--no-block", *asked))
+    return bool(asked)
 
 
 def slice_that_holds(host: Host, unit: str) -> t.Optional[str]:

@@ -98,8 +98,10 @@ def test_a_start_after_a_release_has_a_grant_of_its_own(rolled: node.Node, asked
 def test_a_release_while_a_start_waits_lets_nothing_start_without_a_grant(rolled: node.Node) -> None:
     assert services.wait(rolled, BATCH)
     assert runs.command(rolled.host(), "release", NAME) == 0
+    services.settle(rolled)
     assert services.go_on(rolled, BATCH) is None
     tick(rolled)
+    assert rolled.holders == {}, "nothing needs it, whether it has a grant or not"
     assert services.start(rolled, BATCH)
 
 
