@@ -15,8 +15,8 @@ import os
 import sys
 import typing as t
 
-from on_node import expect, run, run_steps, select_steps, tick, wait, write
-from workloads import ETC, SHARED, first, forget_first, grants, main_pid, sets
+from on_node import expect, in_sync, read, run, run_steps, select_steps, tick, wait, write
+from workloads import CGROUP, ETC, SHARED, first, forget_first, grants, main_pid, sets
 
 UNIT = "life.service"
 HOLDER = "corral-grant@life.service"
@@ -51,7 +51,7 @@ def over(what: str) -> None:
         tick()
     wait(f"{what}: the grant has ended", lambda: "life" not in grants())
     wait(f"{what}: {HOLDER} has stopped", lambda: state(HOLDER) in ("inactive", "failed"))
-    expect(f"{what}: the shared CPUs", sets(SHARED), FREE["shared"])
+    wait(f"{what}: all others have the shared CPUs", lambda: sets(SHARED) == FREE["shared"])
     expect(f"{what}: the file that lets it start", os.path.exists("/run/corral/granted-life"), False)
 
 
@@ -205,6 +205,52 @@ def others_start() -> None:
     systemctl("stop", "batch@1")
 
 
+def item_of_life() -> dict[str, t.Any]:
+    """The item that a tick has of the place of the unit."""
+    (found,) = [one for one in tick()["items"] if one["manager"] == "workloads"]
+    expect("it is about", found["subject"], UNIT)
+    return t.cast("dict[str, t.Any]", found)
+
+
+def group_of(unit: str) -> str:
+    return read(f"/proc/{main_pid(unit)}/cgroup")[len("0::/") :]
+
+
+def moved_by_hand() -> None:
+    """Out of its slice: the kernel lets it run elsewhere, and for systemd it is active."""
+    with_lines("")
+    systemctl("start", UNIT)
+    has_grant("before it is moved")
+    pid = main_pid(UNIT)
+    write(f"{CGROUP}/cgroup.procs", pid)
+    expect("it runs", (state(UNIT), main_pid(UNIT), group_of(UNIT)), ("active", pid, ""))
+    expect("its slice", "populated 0" in read(f"{CGROUP}/corral_life.slice/cgroup.events"), True)
+    for _round in range(2):
+        expect("it is named", item_of_life()["actual"], f"the root (PID {pid} spin)")
+    expect("its grant", "life" in grants(), True)
+    systemctl("restart", UNIT)
+    in_sync()
+    systemctl("stop", UNIT)
+
+
+def placed_elsewhere() -> None:
+    """By a later drop-in: no restart helps while it is there."""
+    with_lines("")
+    late = f"{ETC}/{UNIT}.d/99-place.conf"
+    write(late, "[Service]\nSlice=other.slice\n")
+    systemctl("daemon-reload")
+    for verb in ("start", "restart"):
+        systemctl(verb, UNIT)
+        expect("where it runs", group_of(UNIT), f"other.slice/{UNIT}")
+        expect("the file is named", item_of_life()["reason"].partition(" ")[0], late)
+    os.remove(late)
+    systemctl("daemon-reload")
+    systemctl("restart", UNIT)
+    expect("where it runs", group_of(UNIT), f"corral_life.slice/{UNIT}")
+    in_sync()
+    systemctl("stop", UNIT)
+
+
 ROWS: dict[str, t.Callable[[], None]] = {
     "condition": refused("[Unit]\nConditionPathExists=/nowhere\n"),
     "assert": refused("[Unit]\nAssertPathExists=/nowhere\n"),
@@ -221,6 +267,8 @@ ROWS: dict[str, t.Callable[[], None]] = {
     "released_while_it_waits": released_while_it_waits,
     "without_dependencies": without_dependencies,
     "others_start": others_start,
+    "moved_by_hand": moved_by_hand,
+    "placed_elsewhere": placed_elsewhere,
 }
 
 

@@ -734,6 +734,7 @@ class FakeSystemd:
         file = self.root / "etc/systemd/system" / unit
         load = "masked" if self.is_masked(unit) else "loaded" if self.text_of(unit) is not None else "not-found"
         known = {
+            "Id": unit,
             "LoadState": load,
             "ActiveState": "active" if unit in self.active else "inactive",
             "UnitFileState": "enabled" if any(file.parent.glob(f"*.wants/{unit}")) else "disabled",

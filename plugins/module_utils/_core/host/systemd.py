@@ -83,6 +83,14 @@ def active(host: Host, units: t.Sequence[str]) -> frozenset[str]:
     return frozenset(unit for unit, state in zip(units, answer.out.split("\n")) if state.strip() == "active")
 
 
+def main_processes(host: Host, units: t.Iterable[str]) -> t.Optional[dict[str, str]]:
+    """The PIDs of services' main processes ("0" without one), by one call for all; None where systemd does not say."""
+    argv = ("systemctl", "show", "--property=Id,MainPID", "--", *units)
+    answer = host.run(*argv, timeout=SECONDS)
+    rows = [dict(line.partition("=")[::2] for line in one.splitlines()) for one in answer.out.split("\n\n")]
+    return None if answer.code else {row["Id"]: row["MainPID"] for row in rows if "MainPID" in row}
+
+
 def set_property(host: Host, unit: str, assignment: str) -> Command:
     """Set a property of a unit ("NAME=VALUE") until the next boot."""
     argv = ("systemctl", "set-property", "--runtime", "--", unit, assignment)

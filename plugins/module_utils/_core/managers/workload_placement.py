@@ -10,7 +10,7 @@ from __future__ import annotations
 import fnmatch
 import typing as t
 
-from ..host import cgroup, systemd, workload_state
+from ..host import cgroup, process, systemd, workload_state
 from ..host.files import Host
 from ..model.plan.context import Context
 from ..model.plan.plan import UNCHANGEABLE, UNKNOWN, Change
@@ -20,13 +20,16 @@ from ..model.systemd import container_command, unit_property, workload_units
 from ..model.systemd.unit_file import file_change
 from ..model.systemd.unit_property import Setting, dropin
 from ..model.systemd.workload_units import NAME
+from ..model.values.printable_text import printable
 from ..model.values.records import NamedTuple
 from ..model.workload import grants, pid_sharing, qos
 from ..model.workload.grants import Grant
 from ..model.workload.resource_requirements import ResourceRequirements
 from ..model.workload.resources import MEMORY
 
-NO = (["no"], ["false"], ["off"], ["0"], ["n"], ["f"])  # systemd's booleans (systemd.syntax(7))
+# systemd's booleans (systemd.syntax(7))
+NO = (["no"], ["false"], ["off"], ["0"], ["n"], ["f"])
+YES = (["yes"], ["true"], ["on"], ["1"], ["y"], ["t"])
 
 
 # Control groups of containers begin so, and those of their monitors and pods.
@@ -130,14 +133,17 @@ def unit_changes(
                 NAME, unit, "name", f"another name of {found.other_name}", unit, reason, found.file, (), UNCHANGEABLE
             )
         )
+    later = later_change(need, "Slice", found.slices, slice_name)
     if found.runs_in is not None and found.runs_in != slice_name:
+        way_out = f"{later.reason}; then" if later else "a unit moves when it starts:"
         changes.append(
             Change(
-                NAME, unit, "slice", found.runs_in, slice_name,
-                f"a unit moves when it starts: systemctl restart {unit}",
+                NAME, unit, "slice", found.runs_in, slice_name, f"{way_out} systemctl restart {unit}",
                 f"{cgroup.path_of(found.runs_in)}/{unit}", (), UNCHANGEABLE, "next start", "service restart",
             )
         )  # fmt: skip
+    elif later is not None:
+        changes.append(later)
     for name, processes in [one for one in found.guests if one[0] != found.other_name]:
         changes.append(
             Change(
@@ -159,6 +165,50 @@ def unit_changes(
             )
         )  # fmt: skip
     return changes
+
+
+def strayed_changes(
+    host: Host, files: systemd.UnitFiles, placed: t.Iterable[tuple[ResourceRequirements, str]]
+) -> t.Iterator[Change]:
+    """The items of units that run while nothing is in their control groups: by hand, their processes were moved out of all slices.
+
+    systemd, which knows the processes, is asked where there is such a unit. One that stays active without any is none.
+    """
+    units = {need.workload.pattern: place for need, place in placed if need.workload.match == "unit"}
+    found = {
+        unit: slice_name
+        for unit, slice_name in units.items()
+        if not cgroup.populated_at(host, f"{cgroup.path_of(slice_name)}/{unit}")
+        and workload_state.runs_unit(host, unit)
+        and workload_state.slice_that_holds(host, unit) is None
+        and [item.value.lower() for item in files.settings(unit, "RemainAfterExit")][-1:] not in YES
+    }
+    pids = systemd.main_processes(host, found) if found and host.answers else {}
+    for unit, slice_name in found.items():
+        pid = pids.get(unit, "0") if pids is not None else ""
+        location = f"/proc/{pid}/cgroup" if pid else f"{cgroup.path_of(slice_name)}/{unit}"
+        if not pid:
+            reason = "it runs, nothing is in its control group, and systemctl show does not say where its process is"
+            yield Change(NAME, unit, "slice", None, slice_name, reason, location, (), UNKNOWN)
+            continue
+        group = (host.read(location) or "").strip()
+        # A start that came meanwhile is in its place.
+        if group.startswith("0::/") and unit not in group.split("/"):
+            actual = f"{printable(group[len('0::/') :]) or 'the root'} (PID {pid} {process.name(host, pid)})"
+            reason = f"it was moved there by hand since its start: systemctl restart {unit}"
+            yield Change(
+                NAME,
+                unit,
+                "slice",
+                actual,
+                slice_name,
+                reason,
+                location,
+                (),
+                UNCHANGEABLE,
+                "next start",
+                "service restart",
+            )
 
 
 def device_lines(

@@ -113,6 +113,7 @@ def plan(host: Host, context: Context) -> Part:
         runs_part(host, undeclared, grants.renamed(undeclared, found.needs)),
         Part(tuple(namespace_changes(host, context, granted)), frozenset()),
         containers_part(host, context, granted, seen),
+        strayed_part(host, granted, seen.files),
         Part(
             tuple(checkpoint.refused_change(one, by_name.get(one.workload)) for one in found.allocated.refusals),
             frozenset(),
@@ -289,6 +290,14 @@ def runs_part(host: Host, undeclared: t.Sequence[Grant], renamed: t.Sequence[Gra
     changes = filter(None, (workload_placement.earlier_name_change(host, grant) for grant in renamed))
     files = {f"file:{dropin(grant.unit, workload_units.EARLIER_NAME)}" for grant in renamed}
     return Part(tuple(changes), frozenset(files | owned_for_runs(host, undeclared, renamed)))
+
+
+def strayed_part(
+    host: Host, granted: t.Iterable[tuple[ResourceRequirements, t.Optional[Grant]]], files: systemd.UnitFiles
+) -> Part:
+    """What runs outside of its slice since somebody moved it."""
+    placed = [(need, grant.slice) for need, grant in granted if grant is not None and not need.workload.is_template]
+    return Part(tuple(workload_placement.strayed_changes(host, files, placed)), frozenset())
 
 
 def namespace_changes(

@@ -142,3 +142,85 @@ def test_a_removal_leaves_no_unit_that_holds_a_grant(rolled: node.Node) -> None:
     runs.remove(rolled.host())
     assert (rolled.holders, rolled.has(GRANTED)) == ({}, False)
     assert BATCH in rolled.runs
+
+
+# Where it runs
+
+
+def move(fake: node.Node, unit: str, place: str) -> None:
+    """A process is moved to another control group by hand; systemd still knows it."""
+    run = fake.runs[unit]
+    with fake.by_hand():
+        fake.systemd.cgroups[run.place].tasks = []
+        fake.put(f"/proc/{run.pid}/cgroup", f"0::/{place}\n")
+        fake.systemd.told[unit] = {"MainPID": str(run.pid)}
+        fake.systemd.sync()
+
+
+@pytest.mark.parametrize(("place", "shown"), [("", "the root"), ("stray/a\x1bb", "stray/a\\x1bb")])
+def test_a_process_that_was_moved_out_of_its_slice_by_hand_is_named(rolled: node.Node, place: str, shown: str) -> None:
+    """It runs on others' CPUs, its own are empty, and to systemd it is active."""
+    run = services.start(rolled, BATCH)
+    assert run
+    tick(rolled)
+    move(rolled, BATCH, place)
+    for dummy in range(2):
+        assert runs.tick(rolled.host()) == 2
+        (item,) = runs.plan(rolled.host())
+        assert (item.subject, item.property, item.verdict) == (BATCH, "slice", "unchangeable")
+        assert item.actual == f"{shown} (PID {run.pid} batch@a)"
+        assert f"systemctl restart {BATCH}" in item.reason
+    assert names(rolled) == {NAME}, "its unit runs"
+    services.restart(rolled, BATCH)
+    del rolled.systemd.told[BATCH]
+    runs.tick(rolled.host())
+    assert runs.plan(rolled.host()) == ()
+
+
+@pytest.mark.parametrize("lines", ["RemainAfterExit=yes\n", ""])
+def test_a_unit_that_is_active_without_a_process_was_not_moved(make: Make, lines: str) -> None:
+    """As a oneshot that stays active, or a unit before its next try (RestartSec=)."""
+    fake = make()
+    install(fake)
+    fake.put(f"/etc/systemd/system/{BATCH}.d/stays.conf", f"[Service]\n{lines}")
+    roll_out(fake, PROFILE)
+    run = services.start(fake, BATCH)
+    assert run
+    with fake.by_hand():
+        fake.systemd.cgroups[run.place].tasks = []
+        fake.systemd.sync()
+    host = fake.host()
+    assert runs.plan(host) == ()
+    assert any("MainPID" in word for argv in host.commands for word in argv) is not bool(lines)
+
+
+def test_where_a_process_runs_is_unknown_where_systemd_does_not_say(
+    rolled: node.Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert services.start(rolled, BATCH)
+    move(rolled, BATCH, "")
+    monkeypatch.setattr(rolled.systemd, "show_unit", lambda dummy: "")
+    answer = rolled.run
+    monkeypatch.setattr(rolled, "run", lambda *argv: answer(*argv)._replace(code=argv[1] == "show"))
+    (item,) = runs.plan(rolled.host())
+    assert (item.subject, item.verdict) == (BATCH, "unknown")
+
+
+def test_a_later_drop_in_that_places_a_unit_elsewhere_is_named(rolled: node.Node) -> None:
+    """No restart moves the unit while it is there."""
+    late = f"/etc/systemd/system/{BATCH}.d/50-place.conf"
+    assert services.start(rolled, BATCH)
+    rolled.put(late, "[Service]\nSlice=other.slice\n")
+    rolled.systemd.daemon_reload()
+    (item,) = runs.plan(rolled.host())
+    assert (item.subject, item.actual, item.location) == (BATCH, "other.slice", late)
+    services.restart(rolled, BATCH)
+    (item,) = [one for one in runs.plan(rolled.host()) if one.manager == "workloads"]
+    assert (item.subject, item.property, item.actual) == (BATCH, "slice", "other.slice")
+    assert item.reason.startswith(f"{late} sorts after ") and "take Slice= out of it" in item.reason
+    assert item.reason.endswith(f"then systemctl restart {BATCH}")
+    rolled.drop(late)
+    rolled.systemd.daemon_reload()
+    services.restart(rolled, BATCH)
+    tick(rolled)
+    assert runs.plan(rolled.host()) == ()
