@@ -22,7 +22,7 @@ from ..managers.checkpoint import grant_text
 from ..model.profile.profile_workloads import RUNNING, workload_name
 from ..model.systemd import device_check_units
 from ..model.systemd.unit_property import ETC
-from ..model.systemd.workload_units import granted_file
+from ..model.systemd.workload_units import grant_unit, granted_file
 from ..model.values.errors import CorralError, refusal
 from ..pipeline import admit_workload, locked_run
 from ..pipeline.admit_workload import Admission
@@ -37,13 +37,17 @@ MOMENT_SECONDS = 3.0  # within which systemd notices that a unit's last process 
 
 def run(host: Host, words: t.Sequence[str]) -> int:
     """``admit --start INSTANCE`` or ``release --stop INSTANCE``; the exit code. Raises CorralError."""
-    run_id = os.environ.get("INVOCATION_ID", "")
     if words[0] == "release":
-        return stop(host, words[-1], run_id)
+        return stop(host, words[-1], os.environ.get("INVOCATION_ID", ""))
     name = started_name(words[-1])
+    # The run is that of the unit that holds the grant, whichever of the two units asks for it.
+    holder = workload_state.run_of(host, name)
+    if holder is None:
+        # It has stopped since nothing needs it, and what this start was for was cancelled; any other start may not begin.
+        sys.stdout.write(f"{name}: {grant_unit(name)} is not active, so nothing is granted\n")
+        return IN_SYNC
     try:
-        # The run is that of the unit that holds the grant, whichever of the two units asks for it.
-        said = shown(name, started(host, name, workload_state.run_of(host, name) or run_id).grant)
+        said = shown(name, started(host, name, holder).grant)
     except admit_workload.Undeclared as error:
         # Its workload left the profile while another run still needs the unit's drop-in: it starts without a grant.
         said = f"{error}: it shares"

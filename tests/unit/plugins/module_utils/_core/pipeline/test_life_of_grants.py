@@ -105,6 +105,12 @@ def test_a_release_while_a_start_waits_lets_nothing_start_without_a_grant(rolled
     assert services.start(rolled, BATCH)
 
 
+def test_what_grants_where_there_is_none_grants_nothing_beside_no_holder(rolled: node.Node) -> None:
+    """A start is cancelled while its grant is made: systemd stops the holder, and goes on with what came after that."""
+    assert services.again(rolled, r"corral-regrant@batch:batch\x40a.service", rolled.host())
+    assert (names(rolled), rolled.has(GRANTED)) == (set(), False)
+
+
 @pytest.mark.parametrize("how", ["restart", "Restart="])
 def test_a_restart_after_a_release_has_a_grant_again(rolled: node.Node, how: str) -> None:
     assert services.start(rolled, BATCH)
