@@ -325,6 +325,7 @@ EXPOSED = {
     "corral-confirm.service": 3.5,
     "corral-device-checks.service": 3.5,
     "corral-grant@one.service": 3.5,
+    "corral-regrant@one.service": 3.5,
 }
 
 

@@ -11,15 +11,20 @@ instruction. With names of rows as arguments it takes those alone.
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import sys
 import typing as t
 
+from cpu_list import cpus
 from on_node import expect, in_sync, read, run, run_steps, select_steps, tick, wait, write
 from workloads import CGROUP, ETC, SHARED, first, forget_first, grants, main_pid, sets
 
 UNIT = "life.service"
 HOLDER = "corral-grant@life.service"
+DECLARED = "dataplane.service"
+ATTEMPTS = "/run/corral/attempts.json"
 DROPIN = f"{ETC}/{UNIT}.d/50-life.conf"
 TEXT = "[Unit]\nStartLimitIntervalSec=0\n[Service]\nExecStart=/usr/local/bin/spin life\n"
 SLOW = "slow.service"
@@ -39,9 +44,9 @@ def state(unit: str) -> str:
     return systemctl("is-active", unit, code=None)
 
 
-def with_lines(text: str) -> None:
-    os.makedirs(os.path.dirname(DROPIN), exist_ok=True)
-    write(DROPIN, text)
+def with_lines(text: str, file: str = DROPIN) -> None:
+    os.makedirs(os.path.dirname(file), exist_ok=True)
+    write(file, text)
     systemctl("daemon-reload")
 
 
@@ -51,6 +56,7 @@ def over(what: str) -> None:
         tick()
     wait(f"{what}: the grant has ended", lambda: "life" not in grants())
     wait(f"{what}: {HOLDER} has stopped", lambda: state(HOLDER) in ("inactive", "failed"))
+    wait(f"{what}: no job is left", lambda: "life" not in systemctl("list-jobs"))
     wait(f"{what}: all others have the shared CPUs", lambda: sets(SHARED) == FREE["shared"])
     expect(f"{what}: the file that lets it start", os.path.exists("/run/corral/granted-life"), False)
 
@@ -98,18 +104,42 @@ def cancelled(*words: str) -> t.Callable[[], None]:
     return act
 
 
+def cancelled_before() -> None:
+    """While its grant is being made."""
+    with_lines(WAITS)
+    for words in (("stop", UNIT), ("cancel",)):
+        systemctl("start", "--no-block", UNIT)
+        wait("its grant is asked for", lambda: state(HOLDER) == "activating", pause=0.02)
+        systemctl(*words, code=None)
+        over(words[0])
+
+
 def job_ended() -> None:
     with_lines(f"{WAITS}JobTimeoutSec=4\n")
     systemctl("start", UNIT, code=None)
 
 
+def mask(unit: str) -> None:
+    """Its file is in /etc, where `systemctl mask` masks none."""
+    os.rename(f"{ETC}/{unit}", f"{ETC}/{unit}.kept")
+    os.symlink("/dev/null", f"{ETC}/{unit}")
+    systemctl("daemon-reload")
+
+
+def unmask(unit: str) -> None:
+    os.replace(f"{ETC}/{unit}.kept", f"{ETC}/{unit}")
+    systemctl("daemon-reload")
+
+
 def masked() -> None:
     waiting()
-    systemctl("mask", "--runtime", UNIT)
+    mask(UNIT)
     systemctl("stop", UNIT, code=None)
+    systemctl("start", UNIT, code=None)
+    expect("it does not run", main_pid(UNIT), "0")
     tick()
     over("masked")
-    systemctl("unmask", "--runtime", UNIT)
+    unmask(UNIT)
 
 
 def deleted() -> None:
@@ -225,8 +255,7 @@ def moved_by_hand() -> None:
     write(f"{CGROUP}/cgroup.procs", pid)
     expect("it runs", (state(UNIT), main_pid(UNIT), group_of(UNIT)), ("active", pid, ""))
     expect("its slice", "populated 0" in read(f"{CGROUP}/corral_life.slice/cgroup.events"), True)
-    for _round in range(2):
-        expect("it is named", item_of_life()["actual"], f"the root (PID {pid} spin)")
+    expect("it is named", item_of_life()["actual"], f"the root (PID {pid} spin)")
     expect("its grant", "life" in grants(), True)
     systemctl("restart", UNIT)
     in_sync()
@@ -251,12 +280,94 @@ def placed_elsewhere() -> None:
     systemctl("stop", UNIT)
 
 
+def declared() -> None:
+    """With hold: declared a grant outlives whatever becomes of the unit, which has its CPUs at each start."""
+    file = f"{ETC}/{DECLARED}.d/50-life.conf"
+    before = grants()["dataplane"]
+
+    def stays(what: str, *, starts: bool) -> None:
+        forget_first()
+        systemctl("restart", DECLARED, code=None)
+        expect(f"{what}: it runs", main_pid(DECLARED) != "0", starts)
+        if starts:
+            wait(f"{what}: it began", lambda: os.path.exists("/run/first-dataplane"))
+            expect(f"{what}: its CPUs", frozenset(first("dataplane")[0]), cpus(before["cpus"]))
+        tick()
+        expect(f"{what}: its grant", grants()["dataplane"], before)
+
+    for line in (
+        "ConditionPathExists=/nowhere",
+        "AssertPathExists=/nowhere",
+        "Requires=fails.service\nAfter=fails.service",
+    ):
+        with_lines(f"[Unit]\n{line}\n", file)
+        stays(line.partition("=")[0], starts=False)
+    os.remove(file)
+    systemctl("stop", DECLARED)
+    mask(DECLARED)
+    stays("masked", starts=False)
+    unmask(DECLARED)
+    stays("unmasked", starts=True)
+    systemctl("kill", "--signal=KILL", DECLARED)
+    wait("it has failed", lambda: state(DECLARED) == "failed")
+    tick()
+    expect("killed: its grant", grants()["dataplane"], before)
+    systemctl("daemon-reexec")
+    stays("after daemon-reexec", starts=True)
+
+
+def refused_once() -> None:
+    """A partition that the kernel refused, and that is in force again, is mended at the first tick after a later fault."""
+    with_lines("")
+    systemctl("start", UNIT)
+    has_grant("before the faults")
+    group, own = f"{CGROUP}/stranger", f"{CGROUP}/corral_life.slice"
+    own_cpus = read(f"{own}/cpuset.cpus")
+
+    def partition() -> str:
+        return read(f"{own}/cpuset.cpus.partition")
+
+    def refused_before() -> list[str]:
+        return [path for path in json.loads(read(ATTEMPTS)) if path.startswith(own)]
+
+    os.mkdir(group)
+    write(f"{group}/cpuset.cpus", own_cpus)
+    expect("another one has its CPUs", "invalid" in partition(), True)
+    tick()
+    expect(
+        "the kernel refuses it", ("invalid" in partition(), refused_before()), (True, [f"{own}/cpuset.cpus.partition"])
+    )
+    os.rmdir(group)
+    write(f"{own}/cpuset.cpus.partition", "member")
+    write(f"{own}/cpuset.cpus.partition", "root")
+    expect("somebody mends it", partition(), "root")
+    tick()
+    expect("no refusal is known", refused_before(), [])
+    os.mkdir(group)
+    write(f"{group}/cpuset.cpus", own_cpus)
+    os.rmdir(group)
+    expect("a later fault", "invalid" in partition(), True)
+    tick()
+    expect("it is mended", partition(), "root")
+    in_sync()
+    os.mkdir(group)
+    write(f"{group}/cpuset.cpus", own_cpus)
+    tick()
+    os.rmdir(group)
+    systemctl("stop", UNIT)
+    wait("its slice is gone", lambda: not os.path.exists(own))
+    systemctl("start", UNIT)
+    expect("a new run is not held to it", (partition(), refused_before()), ("root", []))
+    systemctl("stop", UNIT)
+
+
 ROWS: dict[str, t.Callable[[], None]] = {
     "condition": refused("[Unit]\nConditionPathExists=/nowhere\n"),
     "assert": refused("[Unit]\nAssertPathExists=/nowhere\n"),
     "dependency": refused("[Unit]\nRequires=fails.service\nAfter=fails.service\n"),
     "stopped": cancelled("stop", UNIT),
     "cancelled": cancelled("cancel"),
+    "cancelled_before": cancelled_before,
     "job_timeout": job_ended,
     "masked": masked,
     "deleted": deleted,
@@ -269,6 +380,8 @@ ROWS: dict[str, t.Callable[[], None]] = {
     "others_start": others_start,
     "moved_by_hand": moved_by_hand,
     "placed_elsewhere": placed_elsewhere,
+    "declared": declared,
+    "refused_once": refused_once,
 }
 
 
@@ -287,8 +400,38 @@ def row(name: str) -> t.Callable[[], None]:
     return step
 
 
+def before_soft_reboot() -> None:
+    """A run that nothing starts again; what is enabled starts again."""
+    write(f"{ETC}/{UNIT}", TEXT)
+    with_lines("")
+    forget_first()
+    systemctl("start", UNIT, "batch@1")
+    has_grant("before a soft reboot")
+    forget_first()
+
+
+def after_soft_reboot() -> None:
+    """The kernel, the boot's id and /run are those of before."""
+    wait("it has ended", lambda: main_pid(UNIT) == "0")
+    tick()
+    wait("its grant has ended", lambda: "life" not in grants())
+    wait("its holder has stopped", lambda: state(HOLDER) == "inactive")
+    wait("batch runs", lambda: os.path.exists("/run/first-batch-1"))
+    expect("batch has its grant", frozenset(first("batch-1")[0]), cpus(grants()["batch:batch@1"]["cpus"]))
+    forget_first()
+    systemctl("start", UNIT)
+    has_grant("after a soft reboot")
+    systemctl("stop", UNIT)
+    wait("its stop gives it back", lambda: "life" not in grants())
+    shutil.rmtree(os.path.dirname(DROPIN))
+    os.remove(f"{ETC}/{UNIT}")
+    systemctl("daemon-reload")
+
+
 def main(names: list[str]) -> int:
-    declared = {name: one for name, one in grants().items() if one["hold"] == "declared"}
+    if names in (["before_soft_reboot"], ["after_soft_reboot"]):
+        return run_steps([before_soft_reboot if "before" in names[0] else after_soft_reboot])
+    kept = {name: one for name, one in grants().items() if one["hold"] == "declared"}
     systemctl("stop", "batch@1")
     tick()
     FREE["shared"] = sets(SHARED)
@@ -304,7 +447,7 @@ def main(names: list[str]) -> int:
         for file in (DROPIN, *(f"{ETC}/{unit}" for unit in (UNIT, *OTHERS))):
             os.remove(file)
         systemctl("daemon-reload")
-    expect("what is declared stays", {name: one for name, one in grants().items() if name in declared}, declared)
+    expect("what is declared stays", {name: one for name, one in grants().items() if name in kept}, kept)
     systemctl("start", "batch@1")
     print(f"{len(names or ROWS)} rows: no grant was left over, and nothing started without one")
     return 0
