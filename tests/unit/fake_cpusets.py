@@ -14,7 +14,11 @@ a sibling requests CPUs of a partition         both run there, the         as 6.
 all CPUs of a partition are offline            valid, without any CPU      invalid             invalid
 ``root`` with CPUs of isolcpus=                valid                       invalid             invalid
 ``isolated`` with CPUs of isolcpus=            valid                       invalid             valid
+cpuset.cpus.exclusive                          no such file                as below            as 6.12 (not measured)
 =============================================  ==========================  ==================  =====================
+
+CPUs in cpuset.cpus.exclusive go to no partition beside the control group: one that asks for others as well is valid without them, one
+that asks for no others is invalid. The file cannot get CPUs of a partition. A partition with such CPUs has just these.
 
 That a partition of 7.2 can be made over the CPUs that a member requested before is not measured. Where the processes of a
 partition are in control groups without a cpuset, 7.2 leaves it valid when its CPUs go offline, and lets them run on all CPUs,
@@ -64,10 +68,11 @@ def shown_list(cpus: Cpus) -> str:
 
 
 class Cpuset:
-    """What a control group was told: cpuset.cpus (None: never), cpuset.cpus.partition, and why that is not in force."""
+    """What a control group was told: cpuset.cpus (None: never), cpuset.cpus.exclusive, cpuset.cpus.partition, and why that is not in force."""
 
     def __init__(self) -> None:
         self.requested: Cpus | None = None
+        self.exclusive: Cpus = NONE
         self.partition = MEMBER
         self.problem = ""
         self.given_up = False  # it was a partition, and member was written to it since
@@ -81,7 +86,7 @@ class Cpuset:
 
     def forget(self) -> None:
         """The controller was switched off around it."""
-        self.requested, self.partition, self.problem, self.shares = None, MEMBER, "", False
+        self.requested, self.exclusive, self.partition, self.problem, self.shares = None, NONE, MEMBER, "", False
 
 
 class Kernel:
@@ -105,7 +110,7 @@ class Kernel:
             group, above = self.groups[path], parent(path)
             asked = group.requested or NONE
             if group.valid:
-                whole[path] = asked & whole[above]
+                whole[path] = self._own(path) & whole[above]
                 left[path] = whole[path] - taken.get(path, NONE)
             else:
                 whole[path] = left[path] = (asked & left[above]) or left[above]
@@ -136,6 +141,16 @@ class Kernel:
                     other.problem = NOT_EXCLUSIVE
         if group.partition != MEMBER:
             group.problem = self._problem(path)
+        self._settle()
+
+    def set_exclusive(self, path: str, cpus: Cpus) -> None:
+        """Write cpuset.cpus.exclusive."""
+        others = [group for group in self._siblings(path) if group.valid or group.exclusive]
+        if any((group.exclusive or group.requested or NONE) & cpus for group in others):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), f"{path}/cpuset.cpus.exclusive")
+        self.groups[path].exclusive = cpus
+        if self.groups[path].partition != MEMBER:
+            self.groups[path].problem = self._problem(path)
         self._settle()
 
     def set_partition(self, path: str, kind: str) -> None:
@@ -171,7 +186,7 @@ class Kernel:
         taken: dict[str, Cpus] = {}
         for path, group in self.groups.items():
             if path and group.valid:
-                taken[parent(path)] = taken.get(parent(path), NONE) | (group.requested or NONE)
+                taken[parent(path)] = taken.get(parent(path), NONE) | self._own(path)
         return taken
 
     def _siblings(self, path: str) -> list[Cpuset]:
@@ -179,16 +194,24 @@ class Kernel:
             group for other, group in self.groups.items() if other not in ("", path) and parent(other) == parent(path)
         ]
 
+    def _own(self, path: str) -> Cpus:
+        """The CPUs that a partition asks for and no sibling has for itself."""
+        group, others = self.groups[path], self._siblings(path)
+        return (group.exclusive or group.requested or NONE).difference(*(other.exclusive for other in others))
+
     def _whole(self, path: str) -> Cpus:
         """The CPUs of a partition, those included that partitions in it took."""
-        return (self.groups[path].requested or NONE) & self._whole(parent(path)) if path else self.online
+        return self._own(path) & self._whole(parent(path)) if path else self.online
 
     def _problem(self, path: str, kind: str = "") -> str:
         """Why a control group cannot be a partition (of a kind, else of its own), "" when it can."""
         group, above = self.groups[path], parent(path)
-        asked = group.requested or NONE
+        asked = group.exclusive or group.requested or NONE
         if not asked:
             return EMPTY
+        asked = self._own(path)
+        if not asked:
+            return NOT_EXCLUSIVE
         if above and not self.groups[above].valid:
             return NO_PARENT if self.groups[above].partition == MEMBER else INVALID_PARENT
         rivals = [other for other in self._siblings(path) if (other.requested or NONE) & asked]
@@ -215,7 +238,7 @@ class Kernel:
                 continue
             if above and not self.groups[above].valid:
                 group.problem = INVALID_PARENT
-            elif not (group.requested or NONE) & self._whole(above) and self.release >= TRIXIE:
+            elif not self._own(path) & self._whole(above) and self.release >= TRIXIE:
                 group.problem = HOTPLUG
 
 

@@ -62,7 +62,7 @@ CPU_PROPERTIES = ("CPUWeight", "CPUQuota")
 PAGE = 4096
 SECOND = 1_000_000  # in microseconds
 HUGETLB = ("hugetlb.2MB.max", "hugetlb.1GB.max")
-CPUSET_FILES = ("cpuset.cpus", "cpuset.cpus.effective", "cpuset.cpus.partition")
+CPUSET_FILES = ("cpuset.cpus", "cpuset.cpus.effective", "cpuset.cpus.partition", "cpuset.cpus.exclusive")
 # The settings whose units systemd loads with the unit that has them.
 NAMED = ("Wants", "Requires", "BindsTo", "Slice", "After", "Before")
 # What runs on a fresh node, three processes each: none is directly in a slice.
@@ -248,7 +248,7 @@ class FakeSystemd:
             has_cpuset = parent(path) in state.with_cpuset
             facts: tuple[t.Any, ...] = (
                 *(group.pids, group.procs, tuple(group.tasks), path in state.populated),
-                *((effective[path], group.requested, kernel.shown(path)) if has_cpuset else ()),
+                *((effective[path], group.requested, group.exclusive, kernel.shown(path)) if has_cpuset else ()),
             )
             if path.startswith("corral"):  # Nobody looks at the others' limits.
                 facts += (has_cpuset and (group.mems, self.effective_mems(path)), tuple(group.values.items()))
@@ -275,7 +275,8 @@ class FakeSystemd:
         files: dict[str, str | None] = dict.fromkeys(CPUSET_FILES)
         if effective is not None:
             requested = shown_list(group.requested or frozenset())
-            files = dict(zip(CPUSET_FILES, (requested, shown_list(effective), self.kernel.shown(path))))
+            exclusive = shown_list(group.exclusive) if self.release >= (6, 7) else None
+            files = dict(zip(CPUSET_FILES, (requested, shown_list(effective), self.kernel.shown(path), exclusive)))
         if path.startswith("corral"):
             files.update(self.limit_files(path, group, state))
         for name, text in files.items():
@@ -337,6 +338,8 @@ class FakeSystemd:
             group.mems = read_list(text)
         elif file == "cpuset.cpus":
             self.kernel.set_cpus(name, read_list(text))
+        elif file == "cpuset.cpus.exclusive":
+            self.kernel.set_exclusive(name, read_list(text))
         elif file == "cpuset.cpus.partition":
             self.kernel.set_partition(name, text.strip())
         elif file.endswith(".effective"):

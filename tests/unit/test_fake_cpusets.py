@@ -137,6 +137,20 @@ def test_what_was_measured(name: str, release: Release) -> None:
     assert (kernel.shown(A), seen(kernel, A)) == ("root", "2-3"), "the other one is not concerned"
 
 
+def test_cpus_that_a_sibling_keeps_for_itself_are_no_partitions() -> None:
+    """Measured on 6.12."""
+    kernel = machine(TRIXIE, ())
+    kernel.set_exclusive("lxc", read_list("5"))
+    do(kernel, (B, "5"), (B, "root"))
+    assert (kernel.shown(B), seen(kernel, B), seen(kernel, "lxc")) == ("root invalid", "5", "0-7")
+    do(kernel, (B, "4-5"), (B, "root"))
+    assert (kernel.shown(B), seen(kernel, B)) == ("root", "4")
+    with pytest.raises(OSError, match="Invalid argument"):
+        kernel.set_exclusive("lxc", read_list("4"))
+    do(kernel, (B, "4"), ("lxc", "root"))
+    assert (kernel.shown("lxc"), seen(kernel, "lxc")) == ("root", "5")
+
+
 @pytest.mark.parametrize("release", ALL, ids=str)
 def test_what_cannot_be_a_partition_says_why(release: Release) -> None:
     kernel = machine(release)

@@ -67,6 +67,11 @@ def cpus_at(host: Host, path: str) -> Cpus:
     return Cpus(requested, effective or cpu_list(host.read("/sys/devices/system/cpu/online")))
 
 
+def exclusive(host: Host, path: str) -> frozenset[int]:
+    """The CPUs that a control group, or one in it, is to have as a partition and no sibling as one (kernel 6.7 and later)."""
+    return cpu_list(host.read(f"{path}/cpuset.cpus.exclusive")) or frozenset()
+
+
 def rest(host: Host) -> frozenset[int]:
     """The CPUs that partitions leave to all others (v2)."""
     found = cpu_list(host.read(f"{ROOT}/cpuset.cpus.effective"))
@@ -166,7 +171,10 @@ def foreign_partitions(host: Host, known: t.Container[str]) -> frozenset[int]:
         if text is None or text.strip() not in ("root", "isolated"):
             continue
         requested = cpu_list(host.read(f"{ROOT}/{name}/cpuset.cpus")) or frozenset()
-        own, others = (own | requested, others) if name in known else (own, others | requested)
+        if name in known:
+            own |= requested
+        else:
+            others |= exclusive(host, f"{ROOT}/{name}") or requested
     return others - own
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ..model.plan import kernel_cpusets as oracle
-from ..model.plan.kernel_cpusets import MEMBER, NONE, ROOT, Cgroup, CpuSet, Machine, parent
+from ..model.plan.kernel_cpusets import MEMBER, NONE, PARTITION, ROOT, Cgroup, CpuSet, Machine, parent
 from ..model.plan.plan import Step
 from ..model.profile.schema_types import EXCLUSIVE_PREFIX
 from ..model.systemd.unit_group import group_of
@@ -44,6 +44,13 @@ def observe(host: Host) -> Tree:
         requested = cgroup.cpu_list(host.read(f"{directory}/cpuset.cpus"))
         text = (host.read(f"{directory}/cpuset.cpus.partition") or "").split() or [MEMBER]
         found[path] = Cgroup(requested or NONE, text[0], len(text) == 1 and text[0] != MEMBER)
+        exclusive = NONE if is_exclusive(path) else cgroup.exclusive(host, directory)
+        if (
+            exclusive and not found[path].valid
+        ):  # No sibling is a partition with these; it may become one at any moment.
+            found[path] = Cgroup(exclusive | found[path].cpus, PARTITION, None)
+        elif exclusive:
+            found[path] = found[path]._replace(cpus=exclusive)
         effective[path] = cgroup.cpu_list(host.read(f"{directory}/cpuset.cpus.effective")) or NONE
         if cgroup.populated_at(host, directory):
             populated.add(path)

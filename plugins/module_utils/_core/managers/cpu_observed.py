@@ -136,11 +136,13 @@ def unmanaged_group(host: Host, name: str) -> Unmanaged:
     """A top-level control group that the profile does not name."""
     path = f"{cgroup.ROOT}/{name}"
     cpus, populated = cgroup.cpus_at(host, path), cgroup.populated_at(host, path)
-    requested = cpus.requested or frozenset()
+    requested, exclusive = cpus.requested or frozenset(), cgroup.exclusive(host, path)
     shown = cgroup.processes_shown(host, path) if populated else ()
     settings = systemd.unit_settings(host, name, "AllowedCPUs") if requested else []
     # Corral's own drop-in goes with this plan, where the unit was in the profile before.
     persistent = [item for item in unit_property.persistent(settings) if item.file != dropin(name, NAME)]
     file = persistent[-1].file if persistent and persistent[-1].value else ""
-    is_partition = bool(requested) and cgroup.partition(host, name) in (partitions.ROOT, partitions.UNBALANCED)
-    return Unmanaged(name, cpus.effective or frozenset(), requested, populated, shown, file, is_partition)
+    partition = (host.read(f"{path}/{partitions.PROPERTY}") or "").strip() if requested or exclusive else ""
+    is_partition = partition in (partitions.ROOT, partitions.UNBALANCED)
+    requested = exclusive or requested if is_partition else exclusive | requested
+    return Unmanaged(name, cpus.effective or frozenset(), requested, populated, shown, file, is_partition, exclusive)

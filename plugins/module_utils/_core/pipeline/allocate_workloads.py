@@ -13,7 +13,7 @@ import typing as t
 
 from ..host import cgroup, hugepage_files, other_gc, state, sysctl, workload_state
 from ..host.files import Host
-from ..model.cpu import pools
+from ..model.cpu import pools, unmanaged_groups
 from ..model.cpu.pools import Pools
 from ..model.numa import numa_memory
 from ..model.plan.context import Workloads
@@ -97,7 +97,8 @@ def allocate(
         declared, topology, cpu_topology.of(topology), base, tables, pid_capacity(host, declared, before)
     )
     if any(need.cpus for need in listed):
-        inputs = beside_kubelet(host, inputs, checkpoint.grants)._replace(taken=taken_by_others(host, declared))
+        taken, requested = taken_by_others(host, declared)
+        inputs = beside_kubelet(host, inputs, checkpoint.grants)._replace(taken=taken, requested=requested)
     there = device_inventory(host, declared, listed, checkpoint, is_damaged=bool(damage))
     if there is not None:
         if damage:
@@ -435,13 +436,19 @@ def pid_capacity(host: Host, declared: Profile, before: t.Mapping[str, str]) -> 
     return None if total is None else max(total - (declared.pids.reserved or 0), 0)
 
 
-def taken_by_others(host: Host, declared: Profile) -> frozenset[int]:
-    """The CPUs of partitions at the top that are neither Corral's nor of slices of the profile (those end with the next tick)."""
+def taken_by_others(host: Host, declared: Profile) -> tuple[frozenset[int], frozenset[int]]:
+    """The CPUs of partitions at the top that are neither Corral's nor of slices of the profile (those end with the next tick), and
+    those that other such control groups request.
+    """
     if declared.cpu is None or not cgroup.unified(host):
-        return cpuset.EMPTY
+        return cpuset.EMPTY, cpuset.EMPTY
     known = {"init.scope", *declared.cpu.reserved.slices, *declared.cpu.shared_slices}
-    known.update(name for name in cgroup.top_level(host) if is_own(name))
-    return cgroup.foreign_partitions(host, known)
+    top = cgroup.top_level(host)
+    known.update(name for name in top if is_own(name))
+    others = [name for name in top if name not in known and not name.endswith(unmanaged_groups.HELPERS)]
+    requested = (cgroup.cpu_list(host.read(f"{cgroup.ROOT}/{name}/cpuset.cpus")) or cpuset.EMPTY for name in others)
+    exclusive = (cgroup.exclusive(host, f"{cgroup.ROOT}/{name}") for name in others)
+    return cgroup.foreign_partitions(host, known), cpuset.EMPTY.union(*requested, *exclusive)
 
 
 def beside_kubelet(host: Host, inputs: AllocationInput, granted: t.Iterable[Grant]) -> AllocationInput:

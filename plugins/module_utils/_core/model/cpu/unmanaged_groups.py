@@ -21,6 +21,8 @@ from .slices import MANAGER
 
 # The suffixes of systemd's control groups; others at the top level are not systemd's.
 UNITS = (".slice", ".scope", ".service", ".mount", ".swap", ".socket")
+# Each node has some of these; what starts there is their helper, for a moment.
+HELPERS = (".mount", ".swap", ".socket")
 # The units that have AllowedCPUs=.
 UNIT_NAME = re.compile(r"[A-Za-z0-9:_.\\@][A-Za-z0-9:_.\\@-]*\.(slice|scope|service)")
 
@@ -30,7 +32,8 @@ class Unmanaged(NamedTuple):
 
     ``cpus`` are those that its processes get, or would get, ``requested`` those that it requests; ``processes`` are some of those that
     it holds (``populated``), each with its PID and name; ``file`` is the file that sets its CPUs again at the next daemon-reload, if any;
-    ``is_partition``: the kernel takes its CPUs from all siblings, Corral's among them.
+    ``is_partition``: the kernel takes its CPUs from all siblings, Corral's among them; ``exclusive`` are those in its
+    cpuset.cpus.exclusive, of which no sibling can be a partition.
     """
 
     name: str
@@ -40,6 +43,7 @@ class Unmanaged(NamedTuple):
     processes: tuple[str, ...]
     file: str = ""
     is_partition: bool = False
+    exclusive: frozenset[int] = cpuset.EMPTY
 
 
 def is_the_kubelets(name: str, profile: Profile) -> bool:
@@ -51,11 +55,8 @@ def is_the_kubelets(name: str, profile: Profile) -> bool:
 
 
 def may_start_on(one: Unmanaged, cpus: frozenset[int]) -> bool:
-    """Whether something may start in an empty control group, and would have some of these CPUs.
-
-    Those of mounts, swap and sockets are left out: each node has some, and what starts there is their helper, for a moment.
-    """
-    return bool(one.cpus & cpus) and not one.name.endswith((".mount", ".swap", ".socket"))
+    """Whether something may start in an empty control group, other than a helper, and would have some of these CPUs."""
+    return bool(one.cpus & cpus) and not one.name.endswith(HELPERS)
 
 
 def can_be_confined(one: Unmanaged) -> bool:
@@ -64,7 +65,7 @@ def can_be_confined(one: Unmanaged) -> bool:
     A slice with a dash in its name that is at the top level was not made by systemd, which has another place for it.
     """
     is_unit = UNIT_NAME.fullmatch(one.name) is not None and group_of(one.name) == one.name
-    return is_unit and not one.file and not one.is_partition
+    return is_unit and not one.file and not one.is_partition and not one.exclusive
 
 
 def reported(
@@ -73,12 +74,16 @@ def reported(
     shared: frozenset[int],
     confined: t.Container[str],
 ) -> list[Unmanaged]:
-    """Those that are reported: that run something, are partitions, or request or would get CPUs of exclusive slices, unless
-    they are ``confined`` to the ``shared`` CPUs already.
+    """Those that are reported: that run something, are partitions or keep siblings from being some, or request or would get CPUs of
+    exclusive slices, unless they are ``confined`` to the ``shared`` CPUs already.
     """
     taken = frozenset().union(*own.values())
-    named = (one for one in found if one.populated or one.is_partition or (one.requested or one.cpus) & taken)
-    return [one for one in named if not (one.name in confined and one.cpus == shared)]
+    found = (
+        one
+        for one in found
+        if one.populated or one.is_partition or one.exclusive or (one.requested or one.cpus) & taken
+    )
+    return [one for one in found if not (one.name in confined and one.cpus == shared)]
 
 
 def changes_of(
@@ -103,6 +108,8 @@ def changes_of(
         reason = f"on {', '.join(met)}; " if met else ""
         if one.is_partition:
             reason += f"a partition of its own, so no pool has CPUs {cpuset.format(one.cpus)}; "
+        elif one.exclusive:
+            reason += f"no workload can have CPUs {cpuset.format(one.exclusive)}, which its cpuset.cpus.exclusive has; "
         cpus = following.get(one.name, one.cpus)
         verdict, wanted = UNCHANGEABLE, "a pool"
         if one.name in confined:
@@ -134,6 +141,8 @@ def reason_of(one: Unmanaged, *, refused: bool = False) -> str:
     name = one.name
     if one.is_partition:
         return "write member to its cpuset.cpus.partition, or remove CPUSetPartition= from its unit"
+    if one.exclusive:
+        return f"empty that file (echo >/sys/fs/cgroup/{name}/cpuset.cpus.exclusive), or remove the control group"
     of_systemd = name.endswith(UNITS) and group_of(name) == name
     if refused and of_systemd and UNIT_NAME.fullmatch(name):
         if one.file:

@@ -80,7 +80,7 @@ def problem(path: str, other: str, cpus: CpuSet, step: Step, *, of_corral: bool)
     if other == ROOT or of_corral or other == group_of(step.target):
         text += ": report this as a fault of Corral"
     else:
-        text += f": declare {other} in cpu.shared.slices or cpu.reserved.slices, or remove its AllowedCPUs="
+        text += f": declare {other} in cpu.shared.slices or cpu.reserved.slices, or remove its AllowedCPUs= (cpuset.cpus.exclusive)"
     return Problem("cpu", f"CPUs {cpuset.format(cpus)}", text)
 
 

@@ -38,7 +38,9 @@ class AllocationInput(NamedTuple):
     and resource, ``pids`` the tasks (None: not known).
     On a node with a ``kubelet``, only CPUs that it gives to no pod (``not_kubelets``) can be granted exclusively; ``kubelet_unread`` is
     why its configuration cannot be read, ``kubelet_newer`` which file it has not read. ``taken`` are the
-    CPUs that partitions have which are not Corral's: no grant can have them either. ``devices`` has those of each resource,
+    CPUs that partitions have which are not Corral's: no grant can have them either; ``requested`` are those that other unmanaged
+    control groups request, and that a new grant gets only where nothing else fits (the validator refuses it then, and says who has
+    them). ``devices`` has those of each resource,
     ``undeclared`` those that were granted and that no resource has any more, ``devices_elsewhere`` what a resource matches and an
     earlier one has.
     """
@@ -54,6 +56,7 @@ class AllocationInput(NamedTuple):
     kubelet_newer: str = ""
     not_kubelets: t.Optional[CpuSet] = None
     taken: CpuSet = frozenset()
+    requested: CpuSet = frozenset()
     devices: t.Mapping[str, tuple[Device, ...]] = types.MappingProxyType({})
     undeclared: tuple[Device, ...] = ()
     devices_elsewhere: t.Mapping[str, tuple[str, ...]] = types.MappingProxyType({})
@@ -122,9 +125,9 @@ class NodeBudget:
         self.shared |= grant.cpus
 
     def free_beside_others(self, workload: str) -> CpuSet:
-        """The free CPUs without those that other workloads run on which are not decided on yet."""
+        """The free CPUs without those that unmanaged control groups request, or that other workloads run on which are not decided on yet."""
         others = (cpus for name, cpus in self.left.items() if name != workload)
-        return self.free.difference(*others) if self.left else self.free
+        return self.free.difference(self.inputs.requested, *others)
 
     def devices_by_id(self) -> dict[str, Device]:
         """The devices of the node by their ids, of all resources and of none."""

@@ -59,6 +59,25 @@ def test_control_groups_in_others_are_looked_at_where_they_can_have_cpus(tmp_pat
 
 
 @pytest.mark.parametrize(
+    ("partition", "wanted"),
+    [
+        ("member", Cgroup(frozenset({5, 6}), PARTITION, None)),
+        ("root", Cgroup(frozenset({6}), PARTITION, None)),  # machine.slice has it as well.
+        ("root invalid", Cgroup(frozenset({5, 6}), PARTITION, None)),
+    ],
+)
+def test_cpus_that_a_control_group_keeps_for_itself_may_be_a_partition(
+    partition: str, wanted: Cgroup, tmp_path: Path
+) -> None:
+    folder = tmp_path / "sys/fs/cgroup/byhand"
+    folder.mkdir(parents=True)
+    files = {"cpus": "5", "cpus.effective": "6", "cpus.exclusive": "6", "cpus.partition": partition}
+    for name, text in files.items():
+        (folder / f"cpuset.{name}").write_text(f"{text}\n")
+    assert tree(tmp_path, rest="0-1,4-5,7").machine.cgroups["byhand"] == wanted
+
+
+@pytest.mark.parametrize(
     ("own", "system", "valid"),
     [("root", "0-1", True), ("root", "0-2", None), ("root invalid (why)", "0-1", False), ("member", "0-1", False)],
 )

@@ -20,8 +20,9 @@ from _core.model.plan.plan import CPUS, Plan, Step
 from _core.model.profile import profile
 from _core.model.values import cpuset
 from _core.model.values.errors import CorralError
-from _core.pipeline import applying, overlap_check, planning
-from fake_cpusets import BOOKWORM, TRIXIE
+from _core.pipeline import admit_workload, applying, overlap_check, planning
+from _core.pipeline.allocate_workloads import Request
+from fake_cpusets import BOOKWORM, FORKY, TRIXIE
 from test_exclusive import (
     BATCH_SLICE,
     CHECKPOINT,
@@ -36,6 +37,7 @@ from test_exclusive import (
 )
 from test_workloads import (
     BATCH,
+    CGROUP,
     DATAPLANE,
     OWN,
     PROFILE,
@@ -240,6 +242,57 @@ def test_after_a_boot_nothing_is_requested_for_a_unit_that_was_confined(make: Ma
     assert not fake.systemd.cgroups["rogue.slice"].requested
     assert services.start(fake, BATCH)
     assert partition(fake, BATCH_SLICE) == "root"
+
+
+def reserve_for_itself(fake: node.Node, name: str, cpus: str) -> None:
+    """A control group by hand, whose CPUs no partition beside it can have (kernel 6.7 and later)."""
+    fake.intrude(name, procs=0)
+    with fake.by_hand():
+        fake.kernel_write(f"{CGROUP}/{name}/cpuset.cpus.exclusive", cpus)
+
+
+def request(fake: node.Node, name: str, cpus: str) -> None:
+    fake.intrude(name, cpus)
+
+
+BY_HAND = [(reserve_for_itself, TRIXIE), (reserve_for_itself, FORKY), (request, BOOKWORM), (request, TRIXIE)]
+
+
+@pytest.mark.parametrize(("ask", "kind"), BY_HAND)
+def test_a_start_gets_cpus_that_nothing_else_at_the_top_asks_for(ask: t.Any, kind: t.Any, make: Make) -> None:
+    trial = rolled_on(make, kind)
+    fake = trial.clone(trial.root.with_name("fake"))
+    assert services.start(trial, BATCH)
+    usual = trial.cpus(BATCH_SLICE)
+    ask(fake, "byhand", cpuset.format(usual - {min(usual)}))
+    assert services.start(fake, BATCH)
+    assert (partition(fake, BATCH_SLICE), fake.cpus(BATCH_SLICE) & usual, len(usual)) == ("root", frozenset(), 2)
+    assert fake.overlaps == []
+    item = items(fake)["byhand"]
+    assert (item.verdict, "exclusive" in item.reason) == ("unchangeable", ask is reserve_for_itself)
+    given = fake.cpus(BATCH_SLICE)
+    runs.tick(fake.host())
+    assert fake.cpus(BATCH_SLICE) == given, "it stays there"
+
+
+@pytest.mark.parametrize(("ask", "kind"), BY_HAND)
+def test_a_start_that_would_share_with_a_group_by_hand_is_refused(ask: t.Any, kind: t.Any, make: Make) -> None:
+    fake = rolled_on(make, kind)
+    ask(fake, "byhand", "1,3,5,7")
+    assert services.start(fake, BATCH) is None
+    assert list(held(fake)) == ["dataplane", "feed"]
+    with pytest.raises(CorralError, match="byhand would have CPUs of"):
+        admit_workload.planned(fake.host(), Request({"batch:batch@a": "run"}), "batch:batch@a")
+
+
+def test_a_group_by_hand_that_is_a_partition_by_its_exclusive_cpus_keeps_them(make: Make) -> None:
+    fake = rolled_on(make, FORKY)
+    reserve_for_itself(fake, "byhand", "5")
+    fake.kernel_write(f"{CGROUP}/byhand/{PARTITION}", "root")
+    assert services.start(fake, BATCH)
+    assert partition(fake, BATCH_SLICE) == "root"
+    assert "so no pool has CPUs 5" in items(fake)["byhand"].reason
+    assert fake.exposed() == []
 
 
 @pytest.mark.parametrize("kind", [TRIXIE, BOOKWORM])
