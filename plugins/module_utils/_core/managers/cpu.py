@@ -16,13 +16,13 @@ import typing as t
 
 from ..host import cgroup, systemd
 from ..host.files import Host
-from ..model.cpu import partitions, slices, unmanaged_groups
+from ..model.cpu import partitions, pools, slices, unmanaged_groups
 from ..model.cpu.partitions import MEMBER
 from ..model.plan import make_step
 from ..model.plan.context import Context
 from ..model.plan.places import Place, dropins
 from ..model.plan.plan import EMPTY_SLICES, FILES, RELEASE, UNCHANGEABLE, Change, Part, Step
-from ..model.profile.profile import Profile
+from ..model.profile.profile import Cpu, Profile
 from ..model.profile.profile_workloads import RUNNING
 from ..model.profile.schema_types import AGENT_SLICE, CORRAL_SLICE, EXCLUSIVE_PREFIX, SHARED_PREFIX
 from ..model.systemd import unit_property
@@ -81,10 +81,25 @@ def plan(host: Host, context: Context) -> Part:
         differs = any(now.get(unit, cpus) != cpus for unit, cpus in persistent.items())
         by_run = differs or any(need.cpus and need.workload.hold == RUNNING for need in needs)
         wanted = Wanted(now, persistent, context.pools.reserved, kinds, context.pools.online, confine, at_boot, by_run)
-        return decide(wanted, observe(host, wanted, context.original_cpus), context)
+        part = decide(wanted, observe(host, wanted, context.original_cpus), context)
+        small = small_pool(cpu, context)
+        return part._replace(changes=(*part.changes, small)) if small else part
     from . import cpu_v1  # Imported here: a node with cgroup v2 does not load it.
 
     return cpu_v1.plan(host, context, now)
+
+
+def small_pool(cpu: Cpu, context: Context) -> t.Optional[Change]:
+    """The item of a shared pool that is too small beside the grants: no workload loses its own CPUs because others went offline."""
+    shared = pools.workload_cpus(context.pools)
+    if not context.pools.exclusive or len(shared) >= cpu.min_shared:
+        return None
+    offline = cpuset.format(context.topology.offline_present)
+    return Change(
+        NAME, CORRAL_SLICE, "cpu.shared.min_cpus", f"{len(shared)} CPUs ({cpuset.format(shared)})", f"{cpu.min_shared} CPUs",
+        f"CPUs {offline} are offline: bring them online, or stop a workload. Grants stay, and no start gets CPUs of its own",
+        f"{cgroup.path_of(CORRAL_SLICE)}/cpuset.cpus", (), UNCHANGEABLE,
+    )  # fmt: skip
 
 
 def refused_for_boot(host: Host, context: Context) -> dict[str, str]:

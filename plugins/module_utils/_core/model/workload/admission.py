@@ -384,7 +384,7 @@ def why_misplaced(budget: NodeBudget, grant: Grant) -> str:
     split = grant.cpus and budget.inputs.topology.siblings_of(grant.cpus) - grant.cpus
     if split and cpu is not None and cpu.options.full_pcpus_only:
         return f"whole cores are asked for, and it lacks CPUs {cpuset.format(split)}"
-    if len(budget.shared_without(grant.cpus)) < budget.min_shared:
+    if not budget.may_keep(grant.cpus):
         return "the shared pool would be too small"
     return ""
 
@@ -400,7 +400,7 @@ def remaining_grant(
         return None
     devices = before.devices if is_running(need.workload.name, status) else ()
     left = before.cpus & budget.free if need.cpus else cpuset.EMPTY
-    if left and len(budget.shared_without(left)) >= budget.min_shared:
+    if left and budget.may_keep(left):
         return before._replace(cpus=left, containers=(), devices=devices)
     if not devices:
         return None

@@ -190,6 +190,13 @@ class NodeBudget:
         left = self.shared - cpus
         return left if self.inputs.pools.strict else left | self.inputs.pools.reserved
 
+    def may_keep(self, cpus: CpuSet) -> bool:
+        """Whether the shared pool is large enough without CPUs that are granted already: those that are offline count, for they take
+        no grant from a workload that runs on others. A new grant has to leave it enough CPUs that are online.
+        """
+        left = self.shared_without(cpus)
+        return bool(left) and len(left | self.inputs.topology.offline_present) >= self.min_shared
+
     def holders_note(self) -> str:
         """The CPUs that each workload holds, and by NUMA node what is free."""
         by_node = self.inputs.topology.node_cpus()

@@ -817,6 +817,23 @@ def test_a_cpu_that_goes_offline_moves_its_workload_with_a_reason(rolled: node.N
     assert (held(rolled)["dataplane"], shared(rolled)) == ("3,7", "1-2,5-6")
 
 
+def test_a_shared_cpu_that_goes_offline_leaves_running_grants_alone(rolled: node.Node) -> None:
+    assert services.start(rolled, BATCH)
+    before = held(rolled)
+    assert shared(rolled) == "3,7"
+    rolled.set_online(7)
+    for dummy in range(3):
+        assert runs.tick(rolled.host()) == 2
+    assert (held(rolled), rolled.cpus(OWN), rolled.overlaps) == (before, {2, 6}, [])
+    (item,) = [one for one in status(rolled)["items"] if one["property"] == "cpu.shared.min_cpus"]
+    assert (item["subject"], item["actual"], item["wanted"]) == ("corral.slice", "1 CPUs (3)", "2 CPUs")
+    assert item["reason"].startswith("CPUs 7 are offline")
+    rolled.set_online()
+    runs.tick(rolled.host())
+    in_sync(rolled)
+    assert held(rolled) == before
+
+
 # What cannot begin
 
 

@@ -373,6 +373,22 @@ def test_a_larger_minimum_of_the_shared_pool_takes_from_the_last() -> None:
     assert "the shared pool would be too small; refused:" in told(found)[0]
 
 
+@pytest.mark.parametrize("hold", ["running", "declared"])
+def test_a_shared_cpu_that_goes_offline_ends_no_grant_on_others(hold: str) -> None:
+    node = Node(1, 8, cpu={"shared": {"min_cpus": 2}})
+    node.guaranteed("a", 2, hold=hold)
+    node.guaranteed("b", 2, hold=hold)
+    node.alive = {"a", "b"}
+    held = node.allocate(**({"a": "1", "b": "2"} if hold == "running" else {})).grants
+    node.change(offline=[7])
+    found = node.allocate()
+    assert (node.shared, found.events, found.refusals) == (1, (), ())
+    assert [one.cpus for one in found.grants] == [one.cpus for one in held] == [{2, 3}, {4, 5}]
+    assert "the shared pool would be left with fewer" in refusal(node.guaranteed("c", 1))
+    node.change(offline=[6, 7])
+    assert [one.partition(";")[0] for one in told(node.allocate())] == ["the shared pool would have no CPU"]
+
+
 def test_without_the_static_policy_cpus_go_back_as_runs_end() -> None:
     node = Node()
     node.guaranteed("runs", 4)
