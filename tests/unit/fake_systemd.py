@@ -85,6 +85,9 @@ class Cgroup(Cpuset):
         self.pids = "max"
         self.values: dict[str, str] = {}
         self.delegated: set[str] = set()
+        self.lacks_cpusets = (
+            False  # the root: some program has switched the controller off, and systemd does not look again
+        )
         self.procs = 0
         self.tasks: list[int] = []
 
@@ -155,6 +158,7 @@ class FakeSystemd:
         for name in self.units:
             self.units[name] = Unit()
         self.services.clear()
+        self.cgroups[""].lacks_cpusets = False
         self.load_all()
         wants = [
             name for line in self.values("slices.target", "Wants") for name in line.split() if not self.is_masked(name)
@@ -318,6 +322,10 @@ class FakeSystemd:
             return
         group = self.cgroups[name]
         if file == "cgroup.subtree_control":
+            if not name and text in ("+cpuset", "-cpuset"):
+                group.lacks_cpusets = text == "-cpuset"
+                self.sync()
+                return
             if text.startswith("-"):
                 below = [other for other in self.cgroups if other and other.rpartition("/")[0] == name]
                 if any(text[1:] in self.cgroups[other].delegated for other in below):
@@ -441,7 +449,13 @@ class FakeSystemd:
         specifiers = {"%p": stem.removesuffix(".service"), "%i": rest.removesuffix(".service"), "%n": name}
         specifiers["%N"] = name.removesuffix(".service")
         lines = [line for file in files for line in Path(file).read_text().splitlines()]
-        return [re.sub("%[piNn]", lambda match: specifiers[match.group()], line) for line in lines]
+        lines = [re.sub("%[piNn]", lambda match: specifiers[match.group()], line) for line in lines]
+        # A name of a unit or of a file that is too long is ignored, with a warning.
+        return [
+            line
+            for line in lines
+            if all(len(part) <= 255 for part in re.split("[/=]", line)) or line.startswith("Exec")
+        ]
 
     def values(self, name: str, key: str) -> list[str]:
         """All assignments of a key in a service or target."""
@@ -793,7 +807,7 @@ class Shared:
         running = [(nested(name), unit) for name, unit in systemd.units.items() if unit.running]
         # The control groups around units that want cpusets, whose subtree_control has them on.
         wanting = [path for path, unit in running if unit.cpus is not None or unit.mems is not None]
-        self.with_cpuset = around(wanting)
+        self.with_cpuset = set[str]() if systemd.cgroups[""].lacks_cpusets else around(wanting)
         # The same of the controller cpu.
         self.with_cpu = around(path for path, unit in running if any(unit.limits.get(key) for key in CPU_PROPERTIES))
         # The control groups that have a process in them or below.

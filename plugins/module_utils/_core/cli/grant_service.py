@@ -20,9 +20,8 @@ from ..host import workload_state
 from ..host.files import Host
 from ..managers.checkpoint import grant_text
 from ..model.profile.profile_workloads import RUNNING, workload_name
-from ..model.systemd import device_check_units
+from ..model.systemd import device_check_units, workload_units
 from ..model.systemd.unit_property import ETC
-from ..model.systemd.workload_units import grant_unit, granted_file
 from ..model.values.errors import CorralError, refusal
 from ..pipeline import admit_workload, locked_run
 from ..pipeline.admit_workload import Admission
@@ -44,14 +43,14 @@ def run(host: Host, words: t.Sequence[str]) -> int:
     holder = workload_state.run_of(host, name)
     if holder is None:
         # It has stopped since nothing needs it, and what this start was for was cancelled; any other start may not begin.
-        sys.stdout.write(f"{name}: {grant_unit(name)} is not active, so nothing is granted\n")
+        sys.stdout.write(f"{name}: {workload_units.grant_unit(name)} is not active, so nothing is granted\n")
         return IN_SYNC
     try:
         said = shown(name, started(host, name, holder).grant)
     except admit_workload.Undeclared as error:
         # Its workload left the profile while another run still needs the unit's drop-in: it starts without a grant.
         said = f"{error}: it shares"
-        host.write_file(granted_file(name), "")
+        let_start(host, name)
     sys.stdout.write(f"{said}\n")
     return IN_SYNC
 
@@ -87,6 +86,9 @@ def started_name(escaped: str) -> str:
             "enable it first (systemctl enable), so that it gets a slice of its own before it starts"
         )
         raise refusal(message, path="name", value=escaped)
+    problem = workload_units.name_problem(name)
+    if problem:
+        raise refusal(f"the instance {problem}", path="name", value=escaped)
     return name
 
 
@@ -112,15 +114,22 @@ def granted(host: Host, name: str, run: str) -> Admission:
     """Grant a workload its start, and have systemd see that it may begin. Raises CorralError."""
     found = admit_workload.start(host, name, run)
     if found.grant is not None and found.grant.hold == RUNNING and found.grant.unit:
-        host.write_file(granted_file(name), "")
+        let_start(host, name)
     return found
+
+
+def let_start(host: Host, name: str) -> None:
+    """Make the files without which systemd does not start the unit."""
+    if "@" in name:
+        host.write_file(workload_units.unit_file(name), "")
+    host.write_file(workload_units.granted_file(name), "")
 
 
 def released(host: Host, name: str, run: str) -> Admission:
     """Take back what a run held; a start without a grant may not begin."""
     found = admit_workload.stop(host, name, run)
     if admit_workload.grant_named(host, name) is None:
-        host.remove(granted_file(name))
+        host.remove(workload_units.granted_file(name))
     return found
 
 

@@ -21,7 +21,7 @@ from ..model.cpu.partitions import MEMBER
 from ..model.plan import make_step
 from ..model.plan.context import Context
 from ..model.plan.places import Place, dropins
-from ..model.plan.plan import EMPTY_SLICES, FILES, RELEASE, UNCHANGEABLE, Change, Part, Step
+from ..model.plan.plan import CPUS, EMPTY_SLICES, FILES, RELEASE, UNCHANGEABLE, Change, Part, Step
 from ..model.profile.profile import Cpu, Profile
 from ..model.profile.profile_workloads import RUNNING
 from ..model.profile.schema_types import AGENT_SLICE, CORRAL_SLICE, EXCLUSIVE_PREFIX, SHARED_PREFIX
@@ -40,14 +40,15 @@ from .cpu_dropins import (
     override_change,
     target_change,
 )
-from .cpu_moves import Moves
-from .cpu_observed import NAME, TARGET, Observation, UnitState, Wanted, observe
+from .cpu_moves import CONTROLLER, Moves
+from .cpu_observed import CPUSET, NAME, TARGET, Observation, UnitState, Wanted, observe
 from .manager import Manager
 
 if t.TYPE_CHECKING:
     from ..model.profile.node_as_profile import ProfileFragment
     from ..model.topology.topology import Topology
 
+SUBTREE_CONTROL = f"{cgroup.ROOT}/cgroup.subtree_control"
 WRITES = (
     dropins(NAME),
     Place("property", r"[^/]+\.(slice|scope|service)", "AllowedCPUs=.*"),
@@ -58,6 +59,8 @@ WRITES = (
     ),
     # A shared or reserved slice that was made a partition by hand: no original to restore, it ends with the control group.
     Place("partition", rf"{cgroup.ROOT}/[^/]+\.(slice|scope)/cpuset\.cpus\.partition", MEMBER, volatile=True),
+    # For the slices with AllowedCPUs=, as systemd does: nothing to restore.
+    Place("controller", SUBTREE_CONTROL, r"\+cpuset", volatile=True),
     Place("cpuset", rf"{cgroup.CPUSETS}/(init\.scope|[^/]+\.slice)"),
 )
 
@@ -128,7 +131,8 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     seen = seen._replace(unmanaged=tuple(taken))
     profile, wanted = wanted, without_masked(without_foreign(wanted, foreign), seen)
     moves = cpu_moves.plan_moves(wanted, seen, context)
-    changes = [masked_change(unit, state) for unit, state in seen.units.items() if state.mask]
+    changes = [controller_change()] if seen.without_cpusets else []
+    changes += [masked_change(unit, state) for unit, state in seen.units.items() if state.mask]
     for unit, cpus in wanted.now.items():
         changes += filter(None, [live_change(unit, cpus, seen) or next_start_change(unit, wanted, seen)])
     for unit in wanted.persistent:
@@ -206,6 +210,13 @@ def without_masked(wanted: Wanted, seen: Observation) -> Wanted:
         {unit: cpus for unit, cpus in units.items() if unit not in masked} for units in (wanted.now, wanted.persistent)
     )
     return wanted._replace(now=now, persistent=persistent)
+
+
+def controller_change() -> Change:
+    """The item of a root control group that some program has taken the cpusets from."""
+    step = make_step.controller(SUBTREE_CONTROL, CPUSET, "+", CPUS, CONTROLLER)
+    reason = "the kernel gives no control group CPUs of its own: a program has switched the controller off, and systemd does not look again"
+    return Change(NAME, SUBTREE_CONTROL, CPUSET, "off", "on", reason, SUBTREE_CONTROL, (step,))
 
 
 def masked_change(unit: str, state: UnitState) -> Change:

@@ -24,10 +24,10 @@ from ..model.workload.grants import is_exclusive
 from .cpu_dropins import NEXT_START, kept_by_others
 from .cpu_observed import Observation, UnitState, Wanted
 
-# The order of the steps of a hand-over: slices that request CPUs in vain end as partitions, and partitions that end release what such a
-# slice is to have; those slices request no CPUs of others any more, partitions end, missing slices start, then each move has MOVE
-# numbers of its own, for the slice's start, its CPUs and the partition that is made of it.
-UNMADE, UNCLAIMED, ENDED, START_MISSING, MOVE = 0, 1, 2, 3, 10
+# The order of the steps of a hand-over: the controller is switched on where it is off; slices that request CPUs in vain end as partitions,
+# and partitions that end release what such a slice is to have; those slices request no CPUs of others any more, partitions end, missing
+# slices start, then each move has MOVE numbers of its own, for the slice's start, its CPUs and the partition that is made of it.
+CONTROLLER, UNMADE, UNCLAIMED, ENDED, START_MISSING, MOVE = -1, 0, 1, 2, 3, 10
 START, SET, MADE = 3, 4, 6
 LIVE_PROPERTIES = ("AllowedCPUs", "cpuset.cpus.effective", NEXT_START)
 

@@ -25,6 +25,7 @@ from ..model.workload.grants import is_exclusive, workload_of
 NAME = slices.MANAGER
 TARGET = "slices.target"
 IN_BOOT = "StartupAllowedCPUs"
+CPUSET = "cpuset"  # the controller
 
 
 class UnitState(NamedTuple):
@@ -65,7 +66,7 @@ class UnitState(NamedTuple):
 class Observation(NamedTuple):
     """The slice tree as observed. ``rest`` are the CPUs that the kernel leaves to control groups without a cpuset, ``foreign``
     those of partitions that are not Corral's. ``stopped`` are the unmanaged units that do not run, with the CPUs that Corral set for them
-    earlier, and that they would start with.
+    earlier, and that they would start with. ``without_cpusets``: the kernel has none for the slices that Corral's files give CPUs.
     """
 
     units: dict[str, UnitState]
@@ -74,6 +75,7 @@ class Observation(NamedTuple):
     foreign: frozenset[int]
     target: t.Optional[str]
     stopped: t.Mapping[str, frozenset[int]]
+    without_cpusets: bool = False
 
 
 class Wanted(NamedTuple):
@@ -123,7 +125,10 @@ def observe(host: Host, wanted: Wanted, changed: t.Iterable[str]) -> Observation
     running = {*units, *(one.name for one in unmanaged if one.populated or one.requested)}
     stopped = {unit: cpus_set_live(host, unit) for unit in changed if unit not in running and group_of(unit) == unit}
     stopped = {unit: cpus for unit, cpus in stopped.items() if cpus}
-    return Observation(units, unmanaged, rest, foreign, host.read(dropin(TARGET, NAME)), stopped)
+    # systemd switches the controller on for the first unit with AllowedCPUs=, and does not look whether it still is.
+    lacking = any(one.exists and one.dropin is not None and one.cpus.requested is None for one in units.values())
+    lacking = lacking and cgroup.offers(host, CPUSET) and CPUSET not in cgroup.delegated(host, cgroup.ROOT)
+    return Observation(units, unmanaged, rest, foreign, host.read(dropin(TARGET, NAME)), stopped, lacking)
 
 
 def cpus_set_live(host: Host, unit: str) -> frozenset[int]:

@@ -21,11 +21,13 @@ from ..model.profile import profile
 from ..model.profile.profile import Profile
 from ..model.profile.profile_workloads import DECLARED, RUNNING, Workload, slice_name
 from ..model.profile.schema_types import CORRAL_SLICE, is_own
+from ..model.systemd import workload_units
 from ..model.tenants.tenant import match_meets
 from ..model.topology import cpu_topology
 from ..model.topology.topology import Topology
 from ..model.values import cpuset
 from ..model.values.errors import CorralError, Problem
+from ..model.values.printable_text import printable
 from ..model.values.records import NamedTuple
 from ..model.workload import admission, grants, resource_requirements, task_budget
 from ..model.workload.admission import WorkloadStatus
@@ -215,6 +217,12 @@ def expanded(
             notes.append(f"workload {one.name}: no unit matches {one.pattern}")
         for unit in units:
             name = unit[: -len(".service")]
+            problem = workload_units.name_problem(f"{one.name}:{name}")
+            if problem:
+                notes.append(
+                    f"workload {one.name}: {printable(unit)} {problem}: it is granted nothing, and with hold: running it does not start"
+                )
+                continue
             # A dash in an instance's name would nest slices, which no specifier prevents (systemd.unit(5)).
             plain = "" if "-" in name.partition("@")[2] else template
             found.append(one._replace(name=f"{one.name}:{name}", pattern=unit, template=plain))

@@ -59,7 +59,11 @@ def locked(
     preflight.refuse_node(host)
     lock = Lock(host)
     if not lock.take(wait):
-        raise refusal(f"another run of Corral holds {LOCK}: {hint}")
+        from ..host import agent_now
+
+        by = agent_now.holder(host, "")
+        waited = f" and did not release it within {wait:.0f} s" if wait else ""
+        raise refusal(f"another run of Corral holds {LOCK}{f', {by},' if by else ''}{waited}: {hint}")
     try:
         state.refuse_unreadable(host)
         answer = work()

@@ -27,6 +27,7 @@ REGRANT_UNIT = f"{ETC}/corral-regrant@.service"
 REGRANT_UNITS = "corral-regrant@*.service"
 # There while a workload has the grant without which its unit does not start; in /run, as systemd looks for it.
 GRANTED = "/run/corral/granted-"
+LONGEST_NAME = 255  # of a unit (UNIT_NAME_MAX) and of a file
 
 
 def grant_unit(workload: str) -> str:
@@ -42,6 +43,22 @@ def regrant_unit(workload: str) -> str:
 def granted_file(workload: str) -> str:
     """The file that is there while a workload has a grant for its unit."""
     return f"{GRANTED}{slice_name(workload)}"
+
+
+def unit_file(workload: str) -> str:
+    """The file, named after the unit, that is there once an instance of a template was granted something; it stays.
+
+    systemd ignores an assertion about a name that is longer than a file's can be. This one never is.
+    """
+    return f"{GRANTED}{workload.partition(':')[2]}"
+
+
+def name_problem(workload: str) -> str:
+    """Why the instance of a template that is this workload cannot have a slice and a holder; "" where it can."""
+    if workload.count("@") > 1:
+        return "has a second @ in its name, and no slice can have that: write \\x40, as systemd-escape(1) does"
+    over = len(regrant_unit(workload)) - LONGEST_NAME
+    return f"has a name that is {over} characters too long for the units beside it" if over > 0 else ""
 
 
 def slice_text(need: ResourceRequirements, unit: str, limits: t.Mapping[str, str]) -> str:
@@ -86,7 +103,8 @@ def unit_dropin(
     if need.workload.hold == RUNNING:
         # systemd looks for the file at the very start: whatever ended the grant before, nothing runs without one.
         units = [line for unit in (holder, again) for line in (f"Requires={unit}", f"After={unit}")]
-        sections = [("Unit", [*units, f"AssertPathExists={granted}"])]
+        files = [granted, f"{GRANTED}%N"] if need.workload.is_template else [granted]
+        sections = [("Unit", [*units, *(f"AssertPathExists={file}" for file in files)])]
     lines = [f"Slice={slice_unit}"]
     if score is not None:
         lines.append(f"OOMScoreAdjust={score}")

@@ -296,6 +296,22 @@ def test_a_group_by_hand_that_is_a_partition_by_its_exclusive_cpus_keeps_them(ma
 
 
 @pytest.mark.parametrize("kind", [TRIXIE, BOOKWORM])
+def test_cpusets_that_a_program_switched_off_are_named_and_come_back(kind: t.Any, make: Make) -> None:
+    """systemd does not look again whether the controller is on, and a property that it sets comes to nothing."""
+    fake = rolled_on(make, kind)
+    assert services.start(fake, BATCH)
+    in_sync(fake)
+    own = fake.cpus(BATCH_SLICE)
+    with fake.by_hand():
+        fake.kernel_write(f"{CGROUP}/cgroup.subtree_control", "-cpuset")
+    item = items(fake)[f"{CGROUP}/cgroup.subtree_control"]
+    assert (item.actual, item.wanted, item.verdict) == ("off", "on", "drift")
+    ticks_until_quiet_after(fake)
+    assert (partition(fake), partition(fake, BATCH_SLICE), fake.cpus(BATCH_SLICE)) == ("root", "root", own)
+    runs.remove(fake.host())
+
+
+@pytest.mark.parametrize("kind", [TRIXIE, BOOKWORM])
 def test_a_slice_that_leaves_the_profile_is_in_no_grants_way(kind: t.Any, make: Make) -> None:
     fake = rolled_on(make, kind)
     fake.systemctl("start", "extra.slice")

@@ -11,7 +11,8 @@ import node
 import pytest
 import runs
 import services
-from _core.pipeline import admit_workload
+from _core.model.profile import profile
+from _core.pipeline import admit_workload, planning
 from test_workloads import BATCH, OTHER, PROFILE, install, profile_with, roll_out
 
 Make = t.Callable[..., node.Node]
@@ -230,3 +231,16 @@ def test_a_later_drop_in_that_places_a_unit_elsewhere_is_named(rolled: node.Node
     services.restart(rolled, BATCH)
     tick(rolled)
     assert runs.plan(rolled.host()) == ()
+
+
+@pytest.mark.parametrize("instance", ["a@b", "x" * 221, "x" * 222, "x" * 236])
+def test_an_instance_that_can_have_no_slice_or_holder_does_not_start(instance: str, rolled: node.Node) -> None:
+    """systemd ignores dependencies and assertions with names that are too long: it ran without a grant."""
+    unit = f"batch@{instance}.service"
+    assert services.start(rolled, unit) is None
+    assert (names(rolled), unit in rolled.runs) == (set(), False)
+    rolled.put(f"/etc/systemd/system/multi-user.target.wants/{unit}", "")
+    context = planning.compile_profile(rolled.host(), profile.parse(PROFILE))
+    assert any(unit in note and "it is granted nothing" in note for note in context.workloads.notes)
+    runs.tick(rolled.host())
+    assert runs.tick(rolled.host()) == 0
