@@ -41,6 +41,12 @@ ExecStart=/usr/bin/python3 -c 'while True: pass'
 CPUQuota=30%
 END
 
+# A service that chooses CPUs itself, and a control group as Docker makes them for a container with --cpuset-cpus
+printf '[Service]\nCPUAffinity=6-7\nExecStart=/bin/sleep infinity\n' >$system/pinned.service
+id=$(printf '%064d' 7)
+mkdir -p /var/lib/docker/containers/"$id"
+echo '{"Name": "/web"}' >/var/lib/docker/containers/"$id"/config.v2.json
+
 # Others
 mkdir -p /etc/tuned/throughput
 echo throughput >/etc/tuned/active_profile
@@ -49,7 +55,9 @@ echo 'IRQBALANCE_BANNED_CPULIST=7' >/etc/default/irqbalance
 
 systemctl daemon-reload
 systemctl enable --quiet --now mnt-unit.mount mnt-fstab.mount 2>/dev/null || systemctl start mnt-unit.mount mnt-fstab.mount
-systemctl start burn.service
+systemctl start burn.service pinned.service
+systemd-run --quiet --scope --slice=system.slice --unit="docker-$id" --property=AllowedCPUs=5-7 sleep infinity </dev/null >/dev/null 2>&1 &
+while [ "$(cat /sys/fs/cgroup/system.slice/docker-"$id".scope/cpuset.cpus.effective 2>/dev/null)" != 5-7 ]; do sleep 0.2; done
 for name in tuned irqbalance; do
     systemd-run --quiet --unit=$name.service sleep infinity
 done

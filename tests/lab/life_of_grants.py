@@ -226,6 +226,14 @@ def without_dependencies() -> None:
     expect("it does not run", main_pid(UNIT), "0")
 
 
+def odd_names() -> None:
+    """Instances whose names no slice or holder can have; systemd ignores dependencies and assertions that are too long."""
+    for name in ("a@b", "x" * 221, "x" * 236):
+        systemctl("start", f"batch@{name}", code=None)
+        expect(f"{name} does not run", main_pid(f"batch@{name}"), "0")
+        expect(f"{name} has no slice", [one for one in os.listdir(CGROUP) if one.startswith("corral_batch")], [])
+
+
 def others_start() -> None:
     """A start that needs the CPUs which a cancelled one has waits for no tick."""
     waiting()
@@ -382,6 +390,7 @@ ROWS: dict[str, t.Callable[[], None]] = {
     "placed_elsewhere": placed_elsewhere,
     "declared": declared,
     "refused_once": refused_once,
+    "odd_names": odd_names,
 }
 
 

@@ -253,6 +253,63 @@ def tampering() -> None:
     expect("oom_score_adj", read(f"/proc/{pid}/oom_score_adj"), "-997")
 
 
+def asked_by_others() -> None:
+    """CPUs that a control group at the top asks for, or keeps for itself: a start gets others, or is refused where there are none."""
+    stop_batch()
+    group = f"{CGROUP}/byhand"
+    os.mkdir(group)
+    for file in ("cpuset.cpus.exclusive", "cpuset.cpus"):
+        if not os.path.exists(f"{group}/{file}"):
+            continue  # before kernel 6.7
+        write(f"{group}/{file}", "3")
+        run("systemctl", "start", "batch@1")
+        own = f"{CGROUP}/corral_batch:batch\\x401.slice"
+        expect(f"{file}: a partition", (read(f"{own}/cpuset.cpus.partition"), sets(own)), ("root", {6, 7}))
+        expect(f"{file}: its threads", set(threads("batch@1")), {frozenset({6, 7})})
+        said = run("corral", "drift", code=None)
+        expect(f"{file}: what keeps CPUs is named", "byhand" in said, "exclusive" in file)
+        stop_batch()
+        write(f"{group}/{file}", "3,7")
+        run("systemctl", "start", "batch@1", code=1)
+        expect(f"{file}: no grant", [one for one in grants() if one.startswith("batch")], [])
+        wait("the journal names it", lambda: "byhand would have CPUs" in journal_of("corral-grant@batch:batch\\x401"))
+        write(f"{group}/{file}", "\n")
+    os.rmdir(group)
+    run("systemctl", "start", "batch@1")
+    in_sync()
+
+
+def switched_off() -> None:
+    """A program takes the cpusets from the root, and systemd does not look: the next tick names it and sets all again."""
+    before = {
+        path: read(path) for path in (f"{SHARED}/cpuset.cpus", f"{CGROUP}/corral_dataplane.slice/cpuset.cpus.partition")
+    }
+    write(f"{SHARED}/cgroup.subtree_control", "-cpuset")
+    write(f"{CGROUP}/cgroup.subtree_control", "-cpuset")
+    expect("they are gone", [path for path in before if os.path.exists(path)], [])
+    expect(
+        "it is named", f"cpu {CGROUP}/cgroup.subtree_control cpuset: off -> on" in run("corral", "drift", code=2), True
+    )
+    in_sync()
+    expect("they are back", {path: read(path) for path in before}, before)
+
+
+def small_pool() -> None:
+    """A shared CPU goes and comes back: the pool is smaller than it is to be, and no workload loses its own CPUs."""
+    held = {name: row["cpus"] for name, row in grants().items()}
+    write("/sys/devices/system/cpu/cpu7/online", "0")
+    items = [item["property"] for item in tick()["items"]]
+    expect("the small pool is named", "cpu.shared.min_cpus" in items, True)
+    expect("grants on CPUs that are online", {name: row["cpus"] for name, row in grants().items()}, held)
+    expect(
+        "and their threads",
+        (set(threads("dataplane")), set(threads("batch@1"))),
+        ({frozenset({4, 5})}, {frozenset({2, 3})}),
+    )
+    write("/sys/devices/system/cpu/cpu7/online", "1")
+    in_sync()
+
+
 def offline() -> None:
     """A CPU of a workload goes and comes back: it is moved, or reported, and nothing overlaps."""
     write("/sys/devices/system/cpu/cpu5/online", "0")
@@ -602,6 +659,9 @@ STEPS = (
     quadlet_pod,
     weights,
     quadlet,
+    asked_by_others,
+    switched_off,
+    small_pool,
     offline,
     garbage,
 )

@@ -277,6 +277,7 @@ WAYS_IN = {
         "host/kubelet_node.py",
         "host/kubelet_ready.py",  # why a node is not Ready, for an outcome
         "host/pci_driver.py",  # Corral's own
+        "host/running_names.py",  # names of containers, escaped there
         "host/kept_in_snapshot.py",  # what is written into a snapshot
         "host/podman_unit.py",  # checked value by value
         "host/podman_worker.py",  # runs as the user

@@ -94,3 +94,17 @@ def test_a_slice_that_is_masked_keeps_no_workload_from_its_start(make: Make, whe
     assert runs.tick(fake.host()) == 0
     services.stop(fake, FIRST)
     assert not runs.remove(fake.host()).error
+
+
+def test_a_slice_that_is_masked_while_it_runs_keeps_its_cpus_and_a_start_that_needs_them_is_refused(make: Make) -> None:
+    fake = make()
+    services.add(fake, FIRST)
+    assert not runs.install(fake.host()).error
+    roll_out(fake, with_workloads("first", hold="running"))
+    before = fake.systemd.effective("machine.slice")
+    link(fake, "machine.slice", "/dev/null")
+    assert runs.tick(fake.host()) == 0
+    assert services.start(fake, FIRST) is None
+    assert fake.systemd.effective("machine.slice") == before
+    fake.drop(f"{ETC}/machine.slice")
+    assert services.start(fake, FIRST)
