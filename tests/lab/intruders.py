@@ -512,50 +512,106 @@ def foreign_setting() -> None:
     expect("a after systemd has re-executed itself", partition("corral_a.slice"), "root")
 
 
-OWN_FILES = (
-    PROFILE,
-    *(f"/var/lib/corral/{name}.json" for name in ("applied", "checkpoint", "journal/before", "journal/profiles")),
+STATE = "/var/lib/corral"
+CHECKPOINT, ORIGINALS = f"{STATE}/checkpoint.json", f"{STATE}/journal/before.json"
+# Corral's own files and how they are lost, each way once; the rest of the table is a fake node's (test_lost_files.py), or CORRAL_LONG's.
+HOW = ("deleted", "emptied", "torn", "link loop", "FIFO", "folder")
+LOST = (
+    (PROFILE, "deleted"),
+    (PROFILE, "folder"),
+    (f"{STATE}/applied.json", "link loop"),
+    (CHECKPOINT, "torn"),
+    (CHECKPOINT, "older"),
+    (f"{STATE}/admitted.json", "emptied"),
+    (ORIGINALS, "deleted"),
+    (f"{STATE}/journal/profiles.json", "FIFO"),
 )
+OTHERS = ("/etc/corral/agent.json", "/etc/corral/origins.json", f"{STATE}/program.json")
+WORKLOADS = {"corral_a.slice": "a", "corral_guest.slice": "b"}
 
 
-def damage(path: str, how: str) -> None:
-    """Replace one of Corral's own files."""
+def damage(path: str, how: str, older: dict[str, str]) -> None:
+    """Replace one of Corral's own files; an older one comes with its copy, as from a backup."""
     text = read(path)
-    os.remove(path)
+    for one in (path, f"{path}.previous") if how == "older" else (path,):
+        os.remove(one)
     if how == "folder":
         os.mkdir(path)
     elif how == "link loop":
         os.symlink(path, path)
     elif how == "FIFO":
         os.mkfifo(path)
+    elif how == "older":
+        for one in (path, f"{path}.previous"):
+            write(one, older[path])
     elif how != "deleted":
         write(path, text[: len(text) // 2] if how == "torn" else "")
 
 
 def lost_files() -> None:
     """Whichever of Corral's own files is lost, in whatever way: what runs keeps its CPUs, and a partition that ends is back."""
-    run("systemctl", "restart", "a")
-    own = masks("corral_a.slice")
-    for path in OWN_FILES:
-        for how in ("deleted", "emptied", "torn", "link loop", "FIFO", "folder"):
-            damage(path, how)
-            write(f"{CGROUP}/corral_a.slice/cpuset.cpus.partition", "member")
-            run("systemctl", "start", "corral-reconcile.service")
-            here = f"with {path} {how}"
-            expect(f"the CPUs {here}", masks("corral_a.slice"), own)
-            # Where a folder of a user's is in the way, nothing is written until it is gone.
-            ticks = how != "folder" or path == PROFILE
-            expect(f"a's partition {here}", partition("corral_a.slice"), "root" if ticks else "member")
-            if how == "folder":
-                os.rmdir(path)
-            if path == PROFILE:
-                expect(f"the item {here}", PROFILE in run("corral", "drift", code=2), True)
-                run("systemctl", "restart", "a")
-                expect(f"a after a start {here}", masks("corral_a.slice"), own)
-                run("corral", "reconcile", code=None)
-            tick()
-            expect(f"a's partition after it, {here}", partition("corral_a.slice"), "root")
+    older = {path: read(path) for path in (CHECKPOINT, *OTHERS)}
+    run("corral", "admit", "guest", "--unit", "b.service", "--limits", "cpu=2,memory=64Mi")
+    run("systemctl", "restart", *WORKLOADS.values())
+    tick()
+    own = {unit: masks(unit) for unit in WORKLOADS}
+    expect(
+        "CPUs that both have, and how many",
+        sorted(map(len, [*own.values(), frozenset.intersection(*own.values())])),
+        [0, 2, 2],
+    )
+    every = [(path, how) for path in (*dict(LOST), *OTHERS) for how in HOW]
+    for path, how in dict.fromkeys((*LOST, *(every if os.environ.get("CORRAL_LONG") else ()))):
+        lose(path, how, older, own)
+    run("systemctl", "stop", "b")
+    run("corral", "release", "guest")
     in_sync()
+
+
+def lose(path: str, how: str, older: dict[str, str], own: dict[str, frozenset[int]]) -> None:
+    """Damage a file; then a tick, a start, and what mends it."""
+    here = f"with {path} {how}"
+    damage(path, how, older)
+    write(f"{CGROUP}/corral_a.slice/cpuset.cpus.partition", "member")
+    run("systemctl", "start", "corral-reconcile.service", code=None)
+    kept(here, own)
+    # Where a folder of a user's is in the way of what a run writes, nothing is written until it is gone.
+    ticks = how != "folder" or path.startswith("/etc/corral/") or path.endswith("/program.json")
+    expect(f"a's partition {here}", partition("corral_a.slice"), "root" if ticks else "member")
+    if path == PROFILE:
+        expect(f"the item {here}", PROFILE in run("corral", "drift", code=2), True)
+    if ticks:
+        run("systemctl", "restart", "b")
+        kept(f"{here}, after a start", own)
+    if how == "folder":
+        os.rmdir(path)
+    if path == PROFILE:
+        run("corral", "reconcile", code=None)
+    if path in OTHERS:
+        restore(path, older[path])
+    tick()
+    kept(f"{here}, after it was mended", own)
+    expect(f"a's partition after it, {here}", partition("corral_a.slice"), "root")
+    expect(f"both copies of the originals {here}", read(ORIGINALS), read(f"{ORIGINALS}.previous"))
+
+
+def restore(path: str, text: str) -> None:
+    """What an installation or a rollout writes again."""
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(path)
+    write(path, text)
+
+
+def kept(here: str, own: dict[str, frozenset[int]]) -> None:
+    """The threads of workloads run where they ran, and those of the rest of the node elsewhere, where the partitions are in force."""
+    for unit, cpus_before in own.items():
+        expect(f"{unit} {here}", (masks(unit), sets(f"{CGROUP}/{unit}")), (cpus_before, cpus_before))
+    if all(partition(unit) == "root" for unit in own):
+        expect(
+            f"CPUs of the rest {here}",
+            cpus(read(f"{CGROUP}/cpuset.cpus.effective")) & frozenset.union(*own.values()),
+            frozenset(),
+        )
 
 
 STEPS = (

@@ -59,6 +59,7 @@ SWALLOWING = {
 BESIDE = {
     "_core/cli/diff_command.py side": "a path that the user gives: it is opened next",
     "_core/host/files.py make_folders": "a write",
+    "_core/host/files.py writable": "it looks at the path first",
     "_core/host/recorded_tree.py opened": "a path that the user gives: it is opened next",
     "_core/host/snapshot.py write": "a write",
 }
@@ -92,7 +93,7 @@ class Sites(ast.NodeVisitor):
             owner = ast.unparse(node.func.value)
             if node.func.attr in ("attempt", "if_readable") and owner in ("host", "self", "self.host", "reader.host"):
                 self.note(node.func.attr)
-            if owner == "os.path" and node.func.attr in SWALLOWING:
+            if (owner == "os.path" and node.func.attr in SWALLOWING) or (owner, node.func.attr) == ("os", "access"):
                 self.note("swallowing")
         self.generic_visit(node)
 

@@ -381,8 +381,12 @@ class Host:
         return None if found is None else found.st_nlink
 
     def writable(self, path: str) -> bool:
-        """Whether this process may write a file, or make names in a folder: not where it is immutable or mounted read-only."""
-        return self.tell(os.access(self.at(path), os.W_OK), "writable", path)
+        """Whether this process may write a file, or make names in a folder: not where it is immutable or mounted read-only.
+
+        access(2) alone would take each error for no.
+        """
+        there = self.found(path) is not None
+        return self.tell(there and os.access(self.at(path), os.W_OK), "writable", path)
 
     def read_only(self, path: str) -> bool:
         """Whether the file system that holds ``path`` is mounted read-only."""
@@ -419,13 +423,17 @@ class Host:
                 folder = folder.replace(code, char)
             try:
                 file = os.open(self.at(folder), os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            except OSError:
+            except OSError as error:
+                if error.errno != errno.EACCES:  # A user's file system (FUSE) that root may not look into hides it.
+                    self.absent(folder, error)
                 continue  # It is not a folder, or another one hides it.
             try:
                 usage = os.statvfs(file)
                 if f"\nmnt_id:\t{mount}\n" in (self.read(f"/proc/self/fdinfo/{file}") or ""):
                     number_of = os.makedev(*map(int, number.split(":")))
                     return number_of, usage.f_blocks * usage.f_frsize, usage.f_bavail * usage.f_frsize
+            except OSError as error:
+                self.absent(folder, error)
             finally:
                 os.close(file)
         return None

@@ -51,9 +51,9 @@ def run_hook(host: Host, step: Step) -> str:
 
 
 def drained_by(host: Host) -> tuple[str, str]:
-    """The hook that has drained the node and not resumed it, and what its failed resume said; empty where there is none."""
-    path, dummy, said = (state.read_text(host, state.DRAINED) or "").strip().partition("\n")
-    return path, said
+    """The hook that has drained the node and not resumed it, and what its failed resume said; empty where there is none, or a torn one."""
+    path, end, said = (state.read_text(host, state.DRAINED) or "").partition("\n")
+    return (path, said.strip()) if end and path.startswith("/") else ("", "")
 
 
 def wait_for_health(host: Host, step: Step) -> str:

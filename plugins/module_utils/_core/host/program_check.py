@@ -107,7 +107,8 @@ def digest(host: Host, path: str) -> t.Optional[str]:
 
 def findings(host: Host, release: str) -> list[Finding]:
     """What differs in a release from what was recorded as it was installed."""
-    return host.unrecorded(lambda: looked_at(host, release))  # A converged tick reads none of these files.
+    host.stamp(state.PROGRAM)  # Its loss wakes a quiet tick, which reads none of these files.
+    return host.unrecorded(lambda: looked_at(host, release))
 
 
 def looked_at(host: Host, release: str) -> list[Finding]:

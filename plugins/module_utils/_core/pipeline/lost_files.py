@@ -39,7 +39,9 @@ def is_lost(host: Host, one: own_table.OwnFile) -> bool:
             record.before.key == f"file:{one.path}" for record in state.records(host)[0]
         )
     if one.path == state.DRAINED:
-        return bool(state.kind(host, one.path))
+        from ..host import node_hooks
+
+        return not node_hooks.drained_by(host)[0]
     return bool(state.wrong(host, one.path, state.read_json(host, one.path), is_checked=one.checked))
 
 

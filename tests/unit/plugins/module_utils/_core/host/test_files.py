@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from _core.host import state
-from _core.host.files import Host
+from _core.host.files import Host, Unreadable
 
 FLUSHED = ["write {0}", "mode {0}", "fsync {0}", "rename {0} {1}", "fsync {2}"]
 
@@ -241,3 +241,36 @@ def test_space_by_the_device_is_what_the_kernel_has_mounted(monkeypatch: pytest.
     shown["/proc/self/mountinfo"] = "1 0 8:1 / / rw - ext4 x rw\n9 0 8:2 / / rw - ext4 x rw\n"
     assert host.device_space("8:1")
     assert host.device_space("8:2") is None, "another mount hides it"
+
+
+@pytest.mark.parametrize(("number", "call"), [(errno.EIO, "open"), (errno.EMFILE, "open"), (errno.EIO, "statvfs")])
+def test_space_that_the_kernel_does_not_tell_is_not_none(
+    number: int, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = Host("/")
+    device = next(
+        line.split(" ")[2] for line in (host.read("/proc/self/mountinfo") or "").splitlines() if " / / " in line
+    )
+    right = getattr(os, call)
+
+    def fail(path: t.Any, *words: t.Any, **more: t.Any) -> t.Any:
+        if path == "/" or call == "statvfs":
+            raise OSError(number, os.strerror(number), path)
+        return right(path, *words, **more)
+
+    monkeypatch.setattr(os, call, fail)
+    with pytest.raises(Unreadable) as caught:
+        host.device_space(device)
+    assert caught.value.errno == number
+
+
+def test_what_cannot_be_looked_at_is_not_called_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(str(tmp_path))
+    assert (host.writable("/"), host.writable("/absent")) == (True, False)
+
+    def fail(path: t.Any, **dummy: t.Any) -> t.Any:
+        raise OSError(errno.EIO, "Input/output error", path)
+
+    monkeypatch.setattr(os, "stat", fail)
+    with pytest.raises(Unreadable):
+        host.writable("/")

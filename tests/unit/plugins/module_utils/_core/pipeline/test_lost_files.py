@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import os
 import shutil
@@ -19,7 +20,7 @@ import services
 from _core.host import own_table, state
 from _core.model.profile import profile
 from _core.model.values.errors import CorralError
-from _core.pipeline import applying, locked_run
+from _core.pipeline import applying, confirming, locked_run
 
 DATAPLANE, JOB, LATE = "dataplane.service", "job.service", "late.service"
 PROFILE: dict[str, t.Any] = {
@@ -39,20 +40,34 @@ PROFILE: dict[str, t.Any] = {
     ],
 }
 HOW = ("deleted", "emptied", "torn", "folder", "link loop", "FIFO", "older")
-# What the files say is of this boot or is derived; whatever happens to them a look writes them again.
-OF_THE_NODE = tuple(
+LASTING = {one.path: one for one in own_table.FILES if one.lasts}
+# What is there on a node only at some times: see AT_TIMES. Those of devices and of gc: test_drivers_bound.py, test_gc.py.
+SOMETIMES = (
+    state.UNCONFIRMED,
+    state.REJECTED,
+    state.PAUSE,
+    state.DRAINED,
+    state.SINCE,
+    state.PCI_USED,
+    state.GC_RECORDS,
+)
+USUAL = tuple(
     path
-    for one in own_table.FILES
-    if one.lasts and one.path != state.PROGRAM
+    for one in LASTING.values()
+    if one.path not in SOMETIMES
     for path in ([one.path, f"{one.path}.previous"] if one.spare == own_table.COPY else [one.path])
 )
-# Gone is what these are most of the time; what they said is not missed.
-TOLD_ELSEWHERE = (
-    state.EFFECTIVE_PROFILE,
-    state.SINCE,
-    state.PROGRAM,
-)  # derived; the program of a live node: test_program_check.py
-MAY_BE_GONE = (state.ORIGINS, state.EFFECTIVE_PROFILE)
+DERIVED = (state.EFFECTIVE_PROFILE, state.SINCE)  # Each look writes them.
+# Gone is what these are most of the time, or may be: nothing tells that there was one.
+MAY_BE_GONE = (state.ORIGINS, state.EFFECTIVE_PROFILE, *SOMETIMES)
+# A folder here keeps a run from writing what it changes: nothing is changed until it is moved away.
+WITH_FOLDER = (state.DECLARED, state.ORIGINS, state.AGENT, state.PROGRAM, *SOMETIMES)
+# Each way for these; of two ways that one function answers alike the others have one, unless CORRAL_LONG is set.
+IN_EACH_WAY = (state.DECLARED, state.APPLIED, state.CHECKPOINT, state.ADMITTED, state.BEFORE)
+ALIKE = (("emptied", "torn"), ("link loop", "FIFO"))
+LONG = bool(os.environ.get("CORRAL_LONG"))
+SECONDS = 600
+LATER_SYSCTL = "/etc/sysctl.d/99-later.conf"
 
 
 def declare(fake: node.Node, **sections: t.Any) -> t.Any:
@@ -66,7 +81,7 @@ def rolled(fake: node.Node) -> dict[str, str]:
     services.add(fake, DATAPLANE, JOB, LATE, "one.service")
     assert not runs.install(fake.host()).error
     assert not declare(fake, pids={"pid_max": 50000}).error
-    older = {path: fake.get(path) for path in OF_THE_NODE if fake.has(path)}
+    older = {path: fake.get(path) for path in USUAL if fake.has(path)}
     assert runs.command(fake.host(), "admit", "one", "--unit", "one.service", "--limits", "cpu=1,memory=64Mi") == 0
     assert not declare(fake, pids={"pid_max": 60000}).error
     for unit in (DATAPLANE, JOB, "one.service"):
@@ -90,6 +105,12 @@ def damage(fake: node.Node, path: str, how: str, older: dict[str, str]) -> None:
         fake.put(path, {"emptied": "", "torn": text[: len(text) // 2], "older": older.get(path, "")}[how])
 
 
+def ways(path: str) -> list[str]:
+    turn = [*LASTING].index(path.removesuffix(".previous")) + path.endswith(".previous")
+    left_out = () if LONG or path in IN_EACH_WAY else [two[turn % 2] for two in ALIKE]
+    return [how for how in HOW if how not in left_out]
+
+
 def cpus(fake: node.Node, *names: str) -> dict[str, str]:
     """What the kernel has for the slices of workloads."""
     return {
@@ -104,30 +125,73 @@ def told(fake: node.Node) -> str:
     return json.dumps([status["items"], status["error"]])
 
 
-@pytest.mark.parametrize("path", OF_THE_NODE)
+def unconfirmed(fake: node.Node) -> None:
+    declared = profile.parse({**copy.deepcopy(PROFILE), "pids": {"pid_max": 70000}})
+    outcome = locked_run.locked(
+        fake.host(), lambda: confirming.declare(fake.host(), declared, None, confirming.Terms(SECONDS))
+    )
+    assert not outcome.error
+    assert fake.get("/proc/sys/kernel/pid_max") == "70000\n"
+
+
+def went_back(fake: node.Node) -> None:
+    unconfirmed(fake)
+    fake.wait(SECONDS + 1)
+    runs.command(fake.host(), "confirm", "--tick")
+    assert fake.get("/proc/sys/kernel/pid_max") == "60000\n"
+
+
+def paused(fake: node.Node) -> None:
+    assert runs.command(fake.host(), "pause", "--for", "1d") == 0
+
+
+def drifted(fake: node.Node) -> None:
+    fake.put(LATER_SYSCTL, "kernel.pid_max = 50000\n")
+
+
+def drained(fake: node.Node) -> None:
+    fake.put(state.DRAINED, "/usr/sbin/drainer\n")
+
+
+AT_TIMES = {
+    state.UNCONFIRMED: unconfirmed,
+    state.REJECTED: went_back,
+    state.PAUSE: paused,
+    state.DRAINED: drained,
+    state.SINCE: drifted,
+}
+
+
+@pytest.mark.parametrize("path", [*USUAL, *AT_TIMES])
 def test_what_runs_keeps_its_cpus_and_the_file_is_named_and_comes_back(
     path: str, fake: node.Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
     older = rolled(fake)
-    if not fake.has(path):
-        pytest.skip("this node has no such file")
-    for how in HOW:
+    if path in AT_TIMES:
+        AT_TIMES[path](fake)
+        fake.wait(10)
+        runs.tick(fake.host())
+    assert fake.has(path)
+    for how in ways(path):
         if how != "older" or older.get(path) not in (None, fake.get(path)):
             lose(fake.clone(fake.root.with_name(how.replace(" ", "-"))), path, how, older, capsys)
 
 
 def lose(fake: node.Node, path: str, how: str, older: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Damage a file; then a tick, a start, a stop, the run that mends it, and a boot."""
+    """Damage a file; then a tick, a start, a stop, the run that mends it, and a boot. An intruder ends a partition meanwhile."""
     running = ("dataplane", "job", "one")
     before = cpus(fake, *running)
     damage(fake, path, how, older)
+    with fake.by_hand():
+        fake.kernel_write("/sys/fs/cgroup/corral_dataplane.slice/cpuset.cpus.partition", "member")
     capsys.readouterr()
     fake.wait(10)
     runs.tick(fake.host())
-    assert cpus(fake, *running) == before, how
-    if how != "older" and not (how == "deleted" and path in MAY_BE_GONE) and path not in TOLD_ELSEWHERE:
+    keeps = (path != state.PAUSE or how == "deleted") and (how != "folder" or path in WITH_FOLDER)
+    assert (cpus(fake, *running) == before) == keeps, how
+    if how != "older" and not (how == "deleted" and path in MAY_BE_GONE) and path not in DERIVED:
         assert path in told(fake) + capsys.readouterr().err, how
-    if how != "folder" or path in (state.DECLARED, state.ORIGINS, state.AGENT):
+    if keeps:
         assert services.start(fake, LATE)
         assert cpus(fake, *running) == before
         services.stop(fake, LATE)
@@ -137,10 +201,7 @@ def lose(fake: node.Node, path: str, how: str, older: dict[str, str], capsys: py
         shutil.rmtree(fake.root / path.lstrip("/"))
     fake.wait(10)
     runs.tick(fake.host())
-    if path != state.AGENT:
-        assert not declare(fake, pids={"pid_max": 60000}).error
-    else:
-        assert not runs.install(fake.host()).error
+    mend(fake, path)
     assert cpus(fake, "dataplane", "one") == {name: before[name] for name in ("dataplane", "one")}
     fake.wait(10)
     runs.tick(fake.host())
@@ -149,6 +210,19 @@ def lose(fake: node.Node, path: str, how: str, older: dict[str, str], capsys: py
     services.reboot(fake)
     assert services.start(fake, DATAPLANE)
     assert cpus(fake, "dataplane", "one") == {name: before[name] for name in ("dataplane", "one")}, how
+
+
+def mend(fake: node.Node, path: str) -> None:
+    """What the table says, where a tick does not bring it back."""
+    if path in (state.AGENT, state.PROGRAM):
+        assert not runs.install(fake.host()).error
+    if path in (state.UNCONFIRMED, state.REJECTED, state.DRAINED) and fake.has(path):
+        fake.drop(path)
+    if path == state.PAUSE:
+        assert runs.command(fake.host(), "resume") in (0, 2)
+    if path == state.SINCE:
+        fake.drop(LATER_SYSCTL)
+    assert not declare(fake, pids={"pid_max": 60000}).error
 
 
 def lose_before_boot(fake: node.Node, path: str, how: str, older: dict[str, str]) -> None:
@@ -175,6 +249,57 @@ def test_a_boot_after_the_loss_brings_grants_back(path: str, fake: node.Node) ->
     for how in HOW:
         if how != "older" or older.get(path) not in (None, fake.get(path)):
             lose_before_boot(fake.clone(fake.root.with_name(how.replace(" ", "-"))), path, how, older)
+
+
+TOGETHER = (
+    *((one.path, f"{one.path}.previous") for one in own_table.FILES if f"{one.path}.previous" in USUAL),
+    *itertools.combinations((state.DECLARED, state.APPLIED, state.HISTORY, f"{state.HISTORY}.previous"), 2),
+)
+
+
+def pairs() -> list[tuple[str, str]]:
+    """Every two files, or those that stand for each other and some others."""
+    every = list(itertools.combinations(USUAL, 2))
+    return every if LONG else list(dict.fromkeys((*TOGETHER, *every[::7])))
+
+
+@pytest.mark.parametrize("turn", range(len(HOW) if LONG else 1))
+def test_what_runs_keeps_its_cpus_whichever_two_files_are_lost(turn: int, fake: node.Node) -> None:
+    older = rolled(fake)
+    for number, two in enumerate(pairs()):
+        hows = [HOW[(number + turn) % len(HOW)], HOW[(number * 3 + turn) % len(HOW)]]
+        twin = fake.clone(fake.root.with_name(f"pair-{number}"))
+        try:
+            lose_two(twin, list(zip(two, hows)), older)
+        except AssertionError as error:
+            raise AssertionError(f"{two} {hows}: {error}") from error
+        shutil.rmtree(twin.root)
+
+
+def lose_two(fake: node.Node, lost: list[tuple[str, str]], older: dict[str, str]) -> None:
+    """Damage files; then a tick, a start, a stop, a boot, and the rollout. No two have a CPU meanwhile (see conftest.py)."""
+    running = ("dataplane", "job", "one")
+    before = cpus(fake, *running)
+    for path, how in lost:
+        damage(fake, path, how, older)
+    fake.wait(10)
+    runs.tick(fake.host())
+    assert cpus(fake, *running) == before
+    services.start(fake, LATE)
+    assert cpus(fake, *running) == before
+    services.stop(fake, JOB)
+    assert cpus(fake, "dataplane", "one") == {name: before[name] for name in ("dataplane", "one")}
+    services.reboot(fake)
+    services.start(fake, DATAPLANE)
+    for path, how in lost:
+        if how == "folder" and (fake.root / path.lstrip("/")).is_dir():
+            shutil.rmtree(fake.root / path.lstrip("/"))
+    assert not runs.install(fake.host()).error
+    assert not declare(fake, pids={"pid_max": 60000}).error
+    fake.wait(10)
+    runs.tick(fake.host())
+    assert DATAPLANE in fake.runs or services.start(fake, DATAPLANE), fake.said
+    assert cpus(fake, "dataplane") == {"dataplane": before["dataplane"]}
 
 
 @pytest.mark.parametrize("others", [[f"{state.CHECKPOINT}.previous"], []])
