@@ -15,7 +15,16 @@ from _core.host.recorded_inputs import CGROUPS
 
 CALLS = ("open", "stat", "lstat", "listdir", "scandir", "readlink", "statvfs")
 # Parts of writing: a folder that is made to last, and what a write replaces.
-WRITING = {"sync", "sync_folder", "make_folders", "write_file", "write_link", "remove", "remove_dir"}
+WRITING = {
+    "sync",
+    "sync_folder",
+    "make_folders",
+    "write_file",
+    "move_folder_away",
+    "write_link",
+    "remove",
+    "remove_dir",
+}
 
 
 class Reads:

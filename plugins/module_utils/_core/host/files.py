@@ -33,6 +33,7 @@ TOO_LARGE = f"it has more than {READ_LIMIT} bytes (4 MiB), which is the most tha
 READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 # One read returns so many bytes of a file that is long enough: the kernel makes its files by the page, of short lines (seq_file).
 ONE_READ = 2048
+OWN_FOLDERS = ("/etc/corral/", "/var/lib/corral/", "/run/corral/")  # with nothing but Corral's own files
 TRIES = 100  # of a folder that other processes make and remove meanwhile
 # With these the kernel says that no such thing is there: no name, nor can there be one; a folder, or links that lead to no file; a
 # process or a device that is gone (procfs, kernfs); a value that this object does not have (the processes of a threaded group).
@@ -461,7 +462,8 @@ class Host:
     def write_file(self, path: str, text: str, mode: int = 0o644) -> None:
         """Replace a file as a whole: written beside it, flushed, renamed. Missing folders are made (0755).
 
-        A reader sees the old text or the new one, also after a power cut. A link at ``path`` is replaced, not followed.
+        A reader sees the old text or the new one, also after a power cut. A link at ``path`` is replaced, not followed. A folder in
+        place of a file of Corral's own keeps what is in it, under another name.
         """
         self.writes.append(path)
         target = self.at(path)
@@ -482,6 +484,8 @@ class Host:
                 os.fsync(file)
             finally:
                 os.close(file)
+            if path.startswith(OWN_FOLDERS):
+                move_folder_away(target)
             os.rename(temporary, target)
         except OSError:
             os.unlink(temporary)
@@ -514,6 +518,8 @@ class Host:
         """
         self.writes.append(path)
         folder, name = os.path.split(self.at(path))
+        if path.startswith(OWN_FOLDERS):
+            move_folder_away(f"{folder}/{name}")
         gone = False
         for target in (f"{folder}/{name}", f"{folder}/.{name}.corral"):
             try:
@@ -577,6 +583,17 @@ def device_number(found: os.stat_result) -> t.Optional[str]:
     """``char/1:3`` or ``block/8:0`` of a device file, as below /sys/dev; None for anything else."""
     kind = "char" if stat.S_ISCHR(found.st_mode) else "block" if stat.S_ISBLK(found.st_mode) else None
     return f"{kind}/{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}" if kind else None
+
+
+def move_folder_away(path: str) -> None:
+    """Give a folder that is at a path another name, with all that is in it: path.folder, or one with a number behind that."""
+    try:
+        if not stat.S_ISDIR(os.lstat(path).st_mode):
+            return
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    free = (f"{path}.folder{number or ''}" for number in range(TRIES))
+    os.rename(path, next((one for one in free if not os.path.lexists(one)), f"{path}.folder"))
 
 
 def make_folders(folder: str, mode: int = 0o755) -> bool:

@@ -13,9 +13,9 @@ import typing as t
 from ..model.plan.plan import Step
 from ..model.values.errors import CorralError, Problem, refusal
 from . import lock, mounts, state, systemd
-from .files import Host
+from .files import OWN_FOLDERS, Host
 
-# A folder here would stop a run when it keeps or publishes something.
+# What is mounted on one of these would stop a run when it keeps or publishes something.
 FILES = (
     *(copy for path in (state.BEFORE, state.HISTORY) for copy in state.rest_of(path)),
     state.APPLIED,
@@ -54,7 +54,7 @@ def refuse_node(host: Host) -> None:
     if host.link(lock.LOCK) is not None:
         raise refusal("is a link, and the lock of Corral is a file of its own: remove it", path=lock.LOCK)
     for path in (lock.LOCK, *FILES):
-        if is_folder(host, path):
+        if is_folder(host, path) and (path == lock.LOCK or mounts.at(host, path) is not None):
             raise refusal("is a folder, and Corral keeps a file there: move it away", path=path)
         if cannot_be_replaced(host, path):
             raise refusal(NOT_REPLACEABLE, path=path)
@@ -83,7 +83,7 @@ def refuse_steps(host: Host, steps: t.Sequence[Step], *, keep_going: bool = Fals
 
 def obstacle(host: Host, step: Step) -> tuple[str, str]:
     """What keeps a file or link from being written or removed, and where it is; twice "" where nothing does."""
-    if is_folder(host, step.target):
+    if is_folder(host, step.target) and not step.target.startswith(OWN_FOLDERS):
         return step.target, f"is a folder, and a {step.kind} of Corral's goes there: move it away"
     is_there = host.mode(step.target) is not None
     if step.value is None and not is_there:

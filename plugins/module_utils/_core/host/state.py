@@ -128,7 +128,7 @@ def wrong(host: Host, path: str, stored: t.Any, *, is_checked: bool = True) -> s
         return "is gone"
     other = kind(host, path)
     if other:
-        return f"is {other}, not a file"
+        return f"is {other}, not a file" + (f" (it becomes {path}.folder)" if other == KINDS[stat.S_IFDIR] else "")
     try:
         if is_checked:
             checked_data(stored)

@@ -16,9 +16,7 @@ from ..model.profile import profile, schema_reader
 from ..model.profile.profile import Profile
 from ..model.values.errors import CorralError, Problem
 
-WAY_BACK = (
-    "move away what is there and run the rollout again, or corral reconcile, which writes it as it was applied last"
-)
+WAY_BACK = "run the rollout again, or corral reconcile, which writes it as it was applied last"
 
 
 def applied_already(host: Host, declared: Profile) -> bool:

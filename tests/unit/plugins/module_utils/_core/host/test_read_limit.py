@@ -60,6 +60,9 @@ def test_another_user_is_told_that_only_root_may_read_the_declared_profile(
     def refuse(path: str, follow: bool) -> None:
         raise PermissionError(errno.EACCES, "Permission denied", path)
 
+    file = tmp_path / state.DECLARED[1:]
+    file.parent.mkdir(parents=True)
+    file.touch()
     monkeypatch.setattr(host, "_read", refuse)
     with pytest.raises(Unreadable) as error:
         declared_profile.read_declared(host)

@@ -60,8 +60,6 @@ USUAL = tuple(
 DERIVED = (state.EFFECTIVE_PROFILE, state.SINCE)  # Each look writes them.
 # Gone is what these are most of the time, or may be: nothing tells that there was one.
 MAY_BE_GONE = (state.ORIGINS, state.EFFECTIVE_PROFILE, *SOMETIMES)
-# A folder here keeps a run from writing what it changes: nothing is changed until it is moved away.
-WITH_FOLDER = (state.DECLARED, state.ORIGINS, state.AGENT, state.PROGRAM, *SOMETIMES)
 # Each way for these; of two ways that one function answers alike the others have one, unless CORRAL_LONG is set.
 IN_EACH_WAY = (state.DECLARED, state.APPLIED, state.CHECKPOINT, state.ADMITTED, state.BEFORE)
 ALIKE = (("emptied", "torn"), ("link loop", "FIFO"))
@@ -187,7 +185,7 @@ def lose(fake: node.Node, path: str, how: str, older: dict[str, str], capsys: py
     capsys.readouterr()
     fake.wait(10)
     runs.tick(fake.host())
-    keeps = (path != state.PAUSE or how == "deleted") and (how != "folder" or path in WITH_FOLDER)
+    keeps = path != state.PAUSE or how == "deleted"
     assert (cpus(fake, *running) == before) == keeps, how
     if how != "older" and not (how == "deleted" and path in MAY_BE_GONE) and path not in DERIVED:
         assert path in told(fake) + capsys.readouterr().err, how
@@ -197,8 +195,6 @@ def lose(fake: node.Node, path: str, how: str, older: dict[str, str], capsys: py
         services.stop(fake, LATE)
         services.stop(fake, JOB)
         assert services.start(fake, JOB)
-    if how == "folder" and fake.root.joinpath(path.lstrip("/")).is_dir():
-        shutil.rmtree(fake.root / path.lstrip("/"))
     fake.wait(10)
     runs.tick(fake.host())
     mend(fake, path)
@@ -207,6 +203,8 @@ def lose(fake: node.Node, path: str, how: str, older: dict[str, str], capsys: py
     runs.tick(fake.host())
     assert runs.tick(fake.host()) == 0, (how, told(fake))
     assert fake.has(path) or path in MAY_BE_GONE
+    if how == "folder" and fake.has(path):
+        assert fake.get(f"{path}.folder/note") == "mine"
     services.reboot(fake)
     assert services.start(fake, DATAPLANE)
     assert cpus(fake, "dataplane", "one") == {name: before[name] for name in ("dataplane", "one")}, how
@@ -217,7 +215,8 @@ def mend(fake: node.Node, path: str) -> None:
     if path in (state.AGENT, state.PROGRAM):
         assert not runs.install(fake.host()).error
     if path in (state.UNCONFIRMED, state.REJECTED, state.DRAINED) and fake.has(path):
-        fake.drop(path)
+        file = fake.root / path.lstrip("/")
+        shutil.rmtree(file) if file.is_dir() else file.unlink()
     if path == state.PAUSE:
         assert runs.command(fake.host(), "resume") in (0, 2)
     if path == state.SINCE:
@@ -230,11 +229,8 @@ def lose_before_boot(fake: node.Node, path: str, how: str, older: dict[str, str]
     before = cpus(fake, "dataplane", "one")
     damage(fake, path, how, older)
     services.reboot(fake)
-    if how != "folder" or path == state.DECLARED:
-        assert services.start(fake, DATAPLANE), how
-        assert cpus(fake, "dataplane", "one") == before, how
-    if how == "folder":
-        shutil.rmtree(fake.root / path.lstrip("/"))
+    assert services.start(fake, DATAPLANE), how
+    assert cpus(fake, "dataplane", "one") == before, how
     fake.wait(10)
     runs.tick(fake.host())
     assert services.start(fake, DATAPLANE), how
@@ -291,9 +287,6 @@ def lose_two(fake: node.Node, lost: list[tuple[str, str]], older: dict[str, str]
     assert cpus(fake, "dataplane", "one") == {name: before[name] for name in ("dataplane", "one")}
     services.reboot(fake)
     services.start(fake, DATAPLANE)
-    for path, how in lost:
-        if how == "folder" and (fake.root / path.lstrip("/")).is_dir():
-            shutil.rmtree(fake.root / path.lstrip("/"))
     assert not runs.install(fake.host()).error
     assert not declare(fake, pids={"pid_max": 60000}).error
     fake.wait(10)

@@ -74,21 +74,16 @@ ANYWHERE = {
     "run folder is a file": Case(file(state.RUN), state.RUN, OWN),
     "lock is a folder": Case(folder(lock.LOCK), lock.LOCK, FILE),
     "lock is a link": Case(link(lock.LOCK), lock.LOCK, "is a link"),
-    "originals are a folder": Case(folder(state.BEFORE), state.BEFORE, FILE),
-    "applied profile is a folder": Case(folder(state.APPLIED), state.APPLIED, FILE),
-    "status is a folder": Case(folder(state.STATUS), state.STATUS, FILE),
 }
 OF_PROFILE = {
     "drop-in is a folder": Case(folder(DROPIN), DROPIN, "a file of Corral's goes there"),
     "folder of a drop-in is a file": Case(file(os.path.dirname(DROPIN)), os.path.dirname(DROPIN), "is not a folder"),
-    "profile.json is a folder": Case(folder(state.DECLARED), state.DECLARED, "a file of Corral's goes there"),
 }
 UNIT = f"{SYSTEM}/corral-reconcile.timer"
 WANTS = f"{SYSTEM}/timers.target.wants/corral-reconcile.timer"
 OF_AGENT = {
     "unit is a folder": Case(folder(UNIT), UNIT, "a file of Corral's goes there"),
     "unit's link is a folder": Case(folder(WANTS), WANTS, "a link of Corral's goes there"),
-    "agent.json is a folder": Case(folder(state.AGENT), state.AGENT, "a file of Corral's goes there"),
 }
 
 
