@@ -106,7 +106,7 @@ def status(
         }
         for change in outcome.remaining
     ]
-    totals, options = previous.get("totals", {}), agent_install.installed(host)
+    totals, options = previous.get("totals", {}), agent_install.installed(host) if context or error else None
     last: LastChanged = {"time": now, "changes": [change_to_dict(change) for change in outcome.applied]}
     return {
         "schema": SCHEMA,
@@ -114,7 +114,8 @@ def status(
         "mode": context.profile.mode if context else None,
         "time": now,
         "time_since_boot": int(host.uptime()),
-        "interval": options.interval if options is not None else None,
+        # Little is read where something cannot be.
+        "interval": options.interval if options else None if context or error else previous.get("interval"),
         "in_sync": not items and not said,
         "error": said or None,
         "paused": paused,
