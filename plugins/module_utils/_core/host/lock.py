@@ -79,7 +79,9 @@ class Lock:
 
 
 def refuse_lost(host: Host) -> None:
-    """Raise CorralError where a lock that this run holds excludes no other run any more. It asks before its first write, and writes nothing."""
+    """Raise CorralError where a lock that this run holds excludes no other run any more. A run asks before each step, and before it
+    publishes, and writes nothing more.
+    """
     lost = next((one.path for one in HELD if one.host is host and one.is_lost()), "")
     if lost:
         from ..model.values.errors import refusal

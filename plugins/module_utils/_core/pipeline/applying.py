@@ -236,6 +236,7 @@ def carry_out(
                 recording_originals.forget_records(host, kept, untouched)
             raise
     error, undone, leftovers, refused = execute(host, plan, steps, online, keep_going)
+    lock.refuse_lost(host)
     # After an undo no pool or partition was asked for; a unit that was not given its CPUs is asked again in ten minutes all the same.
     attempts.save(host, () if error else steps, tuple(refused))
     if error:
@@ -299,6 +300,9 @@ def execute(
     refused: dict[Step, str] = {}
     masks: Masks = {}
     for step in steps:
+        lock.refuse_lost(
+            host
+        )  # From here on it is as after a crash, which the run that has the lock now continues from.
         # The plan was validated as a whole: what comes after a refused step was not.
         try:
             kept = overlap_check.cpus_still_requested(host, plan, step, refused) if refused else ""

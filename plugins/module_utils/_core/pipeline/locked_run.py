@@ -13,7 +13,7 @@ import typing as t
 from ..constants import LOCK_SECONDS
 from ..host import preflight, state
 from ..host.files import Host, Unreadable
-from ..host.lock import LOCK, Lock
+from ..host.lock import LOCK, Lock, refuse_lost
 from ..model.plan.plan import Outcome, Plan
 from ..model.values.errors import CorralError, refusal
 from ..reports import status_file, status_now
@@ -67,6 +67,7 @@ def locked(
     try:
         state.refuse_unreadable(host)
         answer = work()
+        refuse_lost(host)
         publish(host, answer)
         return answer
     except (OSError, Unreadable):

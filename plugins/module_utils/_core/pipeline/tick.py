@@ -12,7 +12,7 @@ import sys
 import typing as t
 
 from ..constants import DIFFERS, ERROR, IN_SYNC
-from ..host import attempts, preflight, recorded_inputs, state
+from ..host import attempts, lock, preflight, recorded_inputs, state
 from ..host.files import Host, Unreadable
 from ..managers import agent_install, registry
 from ..model.plan.context import Context
@@ -158,7 +158,9 @@ def reconcile(host: Host, declared: Profile, broken: t.Optional[CorralError], no
         else:
             outcome = Outcome(plan, (), plan.changes)
     except CorralError as error:
+        lock.refuse_lost(host)
         return report_error(host, now, error)
+    lock.refuse_lost(host)
     if not outcome.error and broken is None and enforce:
         state.record_profile(host, profile.to_data(declared))
     if context.attempts:

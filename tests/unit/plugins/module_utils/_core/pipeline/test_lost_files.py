@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import itertools
 import json
@@ -415,6 +416,42 @@ def test_a_plan_whose_lock_was_deleted_is_not_carried_out(fake: node.Node) -> No
         locked_run.locked(host, late)
     assert fake.get("/proc/sys/kernel/pid_max") == "60000\n"
     assert cpus(fake, "dataplane", "one") == before
+
+
+@pytest.mark.parametrize("by_tick", [False, True])
+def test_a_run_whose_lock_was_deleted_writes_no_more(by_tick: bool, fake: node.Node) -> None:
+    rolled(fake)
+    changed = profile.parse({**copy.deepcopy(PROFILE), "pids": {"pid_max": 100000, "threads_max": 30000}})
+    if by_tick:
+        fake.put(state.DECLARED, json.dumps(profile.to_data(changed)))
+
+    def run(one: node.Node, host: node.NodeHost) -> None:
+        if by_tick:
+            runs.tick(host)
+        else:
+            locked_run.locked(host, lambda: applying.declare(host, changed))
+
+    twin = fake.clone(fake.root.with_name("whole"))
+    whole = twin.host()
+    run(twin, whole)
+    steps = [number for number, act in enumerate(whole.acts, 1) if "/proc/sys/" in act or "/etc/" in act]
+    assert len(steps) > 2
+    for last in [*steps, len(whole.acts) - 1]:
+        twin = fake.clone(fake.root.with_name(f"stopped-{last}"))
+
+        def then(number: int, twin: node.Node = twin, last: int = last) -> None:
+            if number == last:
+                twin.drop(state.lock.LOCK)
+
+        host = twin.host(then=then)
+        with contextlib.suppress(CorralError):
+            run(twin, host)
+        rest = [act for act in host.acts[last:] if not act.startswith("remove /run/corral/lock")]
+        assert rest == [] or last == len(whole.acts) - 1, (last, rest)
+        twin.wait(10)
+        runs.tick(twin.host())
+        runs.tick(twin.host())
+        assert json.loads(twin.get(state.STATUS))["in_sync"]
 
 
 def test_the_documented_table_has_each_file() -> None:
