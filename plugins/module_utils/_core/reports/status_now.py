@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import agent_now, cgroup
+from ..host import agent_now, cgroup, state
 from ..host.files import Host
 from ..managers import agent_install
 from ..model.plan.plan import UNCHANGEABLE, Change
@@ -76,13 +76,19 @@ def lost_partitions(host: Host, status: t.Mapping[str, t.Any]) -> dict[str, str]
 
 
 def item(host: Host) -> tuple[dict[tuple[str, str, str], int], tuple[Change, ...]]:
-    """The drift of an agent that has stopped looking at the node, with the time of its last look; nothing where it looks."""
-    status = status_file.last_status(host)
-    options = agent_install.installed(host)
-    why = stale(host, status) if status and options is not None else ""
-    if not why or options is None:
+    """The drift of an agent that has stopped looking at the node, with the time of its last look; nothing where it looks.
+
+    Without a status it has not looked since the boot, where a profile was applied.
+    """
+    status, options = status_file.last_status(host), agent_install.installed(host)
+    if options is None or not (status or state.there(host, state.APPLIED)):
+        return {}, ()
+    look = look_of(status) if status else Look(0, 0, options.interval)
+    why = freshness.stale(look, *clocks(host), lambda: agent_now.ask(host))
+    if not why:
         return {}, ()
     one = Change(
-        agent_install.NAME, SERVICE, "last look", "stale", f"every {options.interval} s", why, f"{ETC}/{SERVICE}", (), UNCHANGEABLE,
+        agent_install.NAME, SERVICE, "last look", "stale" if status else None, f"every {options.interval} s", why, f"{ETC}/{SERVICE}",
+        (), UNCHANGEABLE,
     )  # fmt: skip
-    return {one.item(): int(status["time"])}, (one,)
+    return {one.item(): look.time} if status else {}, (one,)

@@ -18,7 +18,7 @@ CLOCK_SECONDS = 5.0  # A clock that differs by less was not set by hand.
 
 
 class Look(NamedTuple):
-    """The last look at a node as it is published: the time by the clock, and in seconds since the boot (None: by an earlier Corral); the
+    """The last look at a node as it is published: the time by the clock (0: none since the boot), and in seconds since the boot (None: by an earlier Corral); the
     agent's interval in seconds (None: no agent).
     """
 
@@ -67,7 +67,7 @@ def stale(look: Look, now: float, uptime: float, ask: t.Callable[[], t.Optional[
     if found is not None and looks(found.service) and seconds is not None and seconds - found.service.seconds <= most:
         return ""
     said = ["systemd does not say why"] if found is None else reasons(found)
-    set_by = 0.0 if seconds is None or found is None else now - look.time - seconds
+    set_by = 0.0 if seconds is None or found is None or not look.time else now - look.time - seconds
     if abs(set_by) > CLOCK_SECONDS:
         said.append(
             f"the clock was set {'back' if set_by < 0 else 'forward'} by {duration.text(int(abs(set_by)))} since"

@@ -121,6 +121,19 @@ def test_each_reader_says_stale_and_why(name: str, kept: node.Node, capsys: pyte
     assert found == dict.fromkeys(found, (False, wanted))
 
 
+@pytest.mark.parametrize("name", TROUBLES)
+def test_an_agent_that_has_not_looked_since_the_boot_is_drift(name: str, kept: node.Node) -> None:
+    kept.boot_anew()
+    cause, wanted = TROUBLES[name]
+    assert status_now.item(kept.host())[1] == (), "it is to look yet"
+    kept.wait(31)
+    cause(kept)
+    looked, (one,) = status_now.item(kept.host())
+    assert (looked, one.property, one.actual, one.reason) == ({}, "last look", None, wanted)
+    kept.drop(state.APPLIED)
+    assert status_now.item(kept.host())[1] == (), "without a profile it publishes nothing"
+
+
 def test_none_says_so_of_a_node_that_is_looked_at(kept: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
     kept.wait(30)
     found = answers(kept, capsys)
