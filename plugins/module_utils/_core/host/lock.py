@@ -65,7 +65,8 @@ class Lock:
         """Whether the lock's file was deleted or replaced since it was taken: another run may hold the one that is there now."""
         try:
             there = os.lstat(self.host.at(self.path))
-        except FileNotFoundError:
+        except OSError as error:
+            self.host.absent(self.path, error)
             return True
         return not os.path.samestat(there, os.fstat(self.file))
 

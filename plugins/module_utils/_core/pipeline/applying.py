@@ -305,6 +305,7 @@ def execute(
         )  # From here on it is as after a crash, which the run that has the lock now continues from.
         # The plan was validated as a whole: what comes after a refused step was not.
         try:
+            lock.refuse_lost(host)  # It ends as by a crash: the run that has the lock now goes on from there.
             kept = overlap_check.cpus_still_requested(host, plan, step, refused) if refused else ""
         except Unreadable as error:
             kept = str(error)
