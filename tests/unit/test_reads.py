@@ -29,6 +29,9 @@ TOPS = {
     "_core/gc/gc_pass.py ended": "the pass says so",
     "_core/gc/gc_pass.py tick": "nothing is removed",
     "_core/host/program_check.py looked_at": "an item: unknown",
+    "_core/host/program_check.py installed": "not known, and said so",
+    "_core/cli/status_text.py status_lines": "no map, and why",
+    "_core/cli/status_text.py summary_lines": "as it was published",
     "_core/host/recorded_inputs.py same": "the tick looks in full, and meets the same error",
     "_module.py run": "the module fails, and says so",
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ..host import pause_file, program_check
-from ..host.files import Host
+from ..host.files import Host, Unreadable
 from ..model.plan.context import Context
 from ..model.plan.plan import change_from_dict
 from ..model.values.errors import CorralError
@@ -34,7 +34,7 @@ def status_lines(host: Host, status: dict[str, t.Any], *, colour: bool = False) 
             rows += ["", *drawn]
             now = observed_assignment.map_in_force(host, context)
             rows += ["", "what is in force differs:", *now] if now else []
-    except CorralError as error:
+    except (CorralError, Unreadable) as error:
         rows.append(f"no CPU map: {error}")
     return rows
 
@@ -57,7 +57,10 @@ def summary_lines(host: Host, status: dict[str, t.Any]) -> list[str]:
     if status.get("paused"):
         rows.append(pause_file.sentence(status["paused"]))
     if isinstance(status.get("unconfirmed"), dict):
-        now = status_file.unconfirmed(host)  # Its time may be over since the status was written.
+        try:
+            now = status_file.unconfirmed(host)  # Its time may be over since the status was written.
+        except Unreadable:  # Only root may look.
+            now = None
         rows.append((now or status["unconfirmed"])["text"])
     rows += [status[key] for key in ("pause_error", "metrics_error") if status.get(key)]
     last = status.get("last_changed")

@@ -156,7 +156,10 @@ def installed(host: Host) -> t.Optional[InstalledProgram]:
     release = running_release(host)
     if not release:
         return None
-    found = findings(host, release)
+    try:
+        found = findings(host, release)
+    except Unreadable:  # Only root may look: the rest of the status is for everyone.
+        return {"release": release, "as_installed": None, "differing": []}
     known = all(one.known for one in found)
     differing = list(dict.fromkeys(one.path for one in found if one.known))
     return {"release": release, "as_installed": False if differing else True if known else None, "differing": differing}

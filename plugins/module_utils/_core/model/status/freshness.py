@@ -18,8 +18,8 @@ CLOCK_SECONDS = 5.0  # A clock that differs by less was not set by hand.
 
 
 class Look(NamedTuple):
-    """The last look at a node as it is published: the time by the clock (0: none since the boot), and in seconds since the boot (None: by an earlier Corral); the
-    agent's interval in seconds (None: no agent).
+    """The last look at a node as it is published: the time by the clock (0: none since the boot), and in seconds since the boot (None: by
+    an earlier Corral); the agent's interval in seconds (None: no agent).
     """
 
     time: int

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import json
 import sys
@@ -20,7 +21,7 @@ import test_workload_module
 from _core import main
 from _core.cli import status_command, status_html
 from _core.constants import DIFFERS, IN_SYNC
-from _core.host import agent_now, recorded_tree, state
+from _core.host import agent_now, files, recorded_tree, state
 from _core.model.status import json_shapes
 from _core.model.systemd.agent_units import FACT, LAUNCHER, SERVICE, TIMER
 from _core.reports import change_text, status_now
@@ -138,6 +139,23 @@ def test_none_says_so_of_a_node_that_is_looked_at(kept: node.Node, capsys: pytes
     kept.wait(30)
     found = answers(kept, capsys)
     assert found == dict.fromkeys(found, (True, ""))
+
+
+@pytest.mark.parametrize("words", [["status"], ["status", "--json"]])
+def test_another_user_than_root_is_told_all_but_whether_the_program_is_as_installed(
+    words: list[str], kept: node.Node, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = files.Host.found
+
+    def found(host: files.Host, path: str, follow: bool = True) -> t.Any:
+        if path.startswith("/var/lib/corral/"):
+            raise files.Unreadable(path, errno.EACCES)
+        return right(host, path, follow)
+
+    monkeypatch.setattr(files.Host, "found", found)
+    assert runs.command(kept.host(), *words) == IN_SYNC
+    said = capsys.readouterr().out
+    assert "not known whether it is as it was installed" in said or json.loads(said)["program"]["as_installed"] is None
 
 
 def test_a_loaded_node_whose_tick_takes_long_is_not_stale(kept: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
