@@ -228,10 +228,11 @@ def without_dependencies() -> None:
 
 def odd_names() -> None:
     """Instances whose names no slice or holder can have; systemd ignores dependencies and assertions that are too long."""
-    for name in ("a@b", "x" * 221, "x" * 236):
+    for name in ("a@b", "x" * 236):
         systemctl("start", f"batch@{name}", code=None)
         expect(f"{name} does not run", main_pid(f"batch@{name}"), "0")
-        expect(f"{name} has no slice", [one for one in os.listdir(CGROUP) if one.startswith("corral_batch")], [])
+    tick()
+    expect("no slice is left", [one for one in os.listdir(CGROUP) if one.startswith("corral_batch")], [])
 
 
 def others_start() -> None:
