@@ -108,7 +108,7 @@ def host_report(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) ->
     elif failed:
         verdict = "refused" if all(result.get("problems") for result in failed) else "failed"
     elif any(item["verdict"] != "unknown" for item in found):
-        # No profile was applied there yet: all that it declares is to come, and nothing has drifted.
+        # No profile was applied there yet (of one that is lost the hash is empty): all that it declares is to come, and nothing has drifted.
         untouched = profile.get("profile_hash_before", "") is None and not profile.get("unconfirmed")
         verdict = "not_managed" if untouched else "drift"
     else:

@@ -247,6 +247,7 @@ def apply_profile(
     context = context._replace(origins=origins, with_agent=bool(module.params.get("with_agent")))
     applied = state.applied(host)
     confirmed = confirming.confirmed_last(host, unconfirmed_file.pending(host))
+    none_before = "" if confirming.is_lost(host) else None
     drifted = planning.drifted_from(host, applied) if applied is not None else frozenset()
     effective_before = state.read_text(host, state.EFFECTIVE_PROFILE) or ""
     notes: tuple[str, ...] = ()
@@ -286,7 +287,7 @@ def apply_profile(
         "pools": published_pools.to_dict(context.pools),
         "cpu_map": cpu_map.cpu_map(context.topology, context.pools, context.grants),
         # On a node that has none of a profile yet, its slices are nobody's pools.
-        "cpu_map_now": None if state.applied(host) is None else observed_assignment.map_in_force(host, context),
+        "cpu_map_now": observed_assignment.map_in_force(host, context) if state.was_applied(host) else None,
         "numa_nodes": numa_table.rows(context.topology),
         "effective_profile": effective_profile.compile_to_data(context.profile, context.persistent_pools),
         "workloads": status_file.workload_rows(context),
@@ -294,7 +295,7 @@ def apply_profile(
         "gc_report": gc_report.lines(host),
         "origins": known,
         "profile_hash": history.hash_of(plain),
-        "profile_hash_before": None if confirmed is None else history.hash_of(confirmed),
+        "profile_hash_before": none_before if confirmed is None else history.hash_of(confirmed),
     }
     if module._diff:
         result["diff"] = [

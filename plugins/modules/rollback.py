@@ -334,7 +334,7 @@ profile_hash:
 profile_hash_before:
   description:
     - The hash of the profile that was applied before this run. Where that one was unconfirmed, of the one that was confirmed last.
-    - V(null) on a node that had no profile.
+    - V(null) on a node that had no profile. Empty where it had one, and the files that say which are lost.
   returned: success
   type: str
   sample: 5d2f1b2c3d4e

@@ -356,6 +356,11 @@ def applied(host: Host) -> t.Any:
     return found
 
 
+def was_applied(host: Host) -> bool:
+    """Whether a profile was applied, and not removed since: either file tells it where the other one is lost. The history outlasts both."""
+    return there(host, APPLIED) or there(host, EFFECTIVE_PROFILE)
+
+
 def has_changed(host: Host) -> bool:
     """Whether there are originals of what a profile changed: not those of the agent alone."""
     return any(record.manager != AGENT_MANAGER for record in records(host)[0])

@@ -53,9 +53,23 @@ def refuse(host: Host, declared: Profile, terms: Terms) -> None:
             "only an agent of this version can take the node back: install it first (corral.node.agent), or set it to 0"
         )
         raise refusal(message, path="confirm_timeout", value=terms.seconds)
+    if terms.seconds:
+        refuse_lost(host)
     if not terms.force:
         refuse_expired(host, declared)
         refuse_rejected(host, declared)
+
+
+def is_lost(host: Host) -> bool:
+    """Whether there was a profile that was confirmed last, and nothing says any more which: that is no node without a profile."""
+    return unconfirmed_file.pending(host) is None and state.applied(host) is None and state.was_applied(host)
+
+
+def refuse_lost(host: Host) -> None:
+    """Raise CorralError where the node could not go back to the profile before, which is lost: without one it would go back to none."""
+    if is_lost(host):
+        message = "is lost, and so is what would replace it, so that the node could not go back to it: apply a profile without confirm_timeout"
+        raise refusal(message, path=state.APPLIED)
 
 
 def refuse_expired(host: Host, declared: Profile) -> None:
@@ -145,7 +159,8 @@ def confirmed_last(host: Host, earlier: t.Optional[Pending]) -> t.Optional[dict[
 
 
 def new_pending(host: Host, declared: Profile, seconds: int) -> Pending:
-    """The record of a profile that is unconfirmed from now on."""
+    """The record of a profile that is unconfirmed from now on. Raises CorralError."""
+    refuse_lost(host)
     earlier = unconfirmed_file.pending(host)
     data, before = profile.to_data(declared), confirmed_last(host, earlier)
     origins = declaration.read_origins(host, before) if before is not None else {}

@@ -123,6 +123,7 @@ def deep(count: int) -> list[t.Any]:
         ({**DRIFT, "profile_hash_before": None}, AGENT, "not_managed", None),
         ({**DRIFT, "profile_hash_before": None, "unconfirmed": {"text": "waits"}}, AGENT, "drift", None),
         ({**DRIFT, "profile_hash_before": "5d2f"}, AGENT, "drift", None),
+        ({**DRIFT, "profile_hash_before": ""}, AGENT, "drift", None),
         ({**IN_SYNC, "profile_hash_before": None}, AGENT, "in_sync", None),
         (IN_SYNC, {"drift": [item("drift")]}, "drift", None),
         (

@@ -107,6 +107,21 @@ def test_a_first_profile_has_none_before_it(fake: node.Node) -> None:
     assert apply(fake, "first")["profile_hash_before"] is None
 
 
+@pytest.mark.parametrize("lost", [[state.APPLIED, DECLARED], [state.APPLIED, *state.rest_of(state.HISTORY)]])
+def test_a_profile_before_that_is_lost_is_not_taken_for_none(lost: list[str], fake: node.Node) -> None:
+    """Without one before it a node whose new profile fails goes back to what was there before Corral: every grant would end."""
+    runs.converged(fake, with_agent=True)
+    for path in lost:
+        fake.drop(path)
+    before = fake.fingerprint("run/corral")
+    with pytest.raises(SHELL._module.CorralError, match=f"{state.APPLIED}: is lost, .* without confirm_timeout"):
+        apply(fake, "new", 120)
+    assert fake.fingerprint("run/corral") == before
+    assert apply(fake, "new")["profile_hash_before"] == ""
+    kept = history.hash_of(json.loads(fake.get(state.APPLIED)))
+    assert apply(fake, "newer", 120)["profile_hash_before"] == kept
+
+
 @pytest.mark.parametrize("check", [True, False])
 @pytest.mark.parametrize("to", ["3", "0", "ffff0000", "previous"])
 def test_check_mode_and_run_refuse_the_same_choices(to: str, check: bool, three: node.Node) -> None:
