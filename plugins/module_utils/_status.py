@@ -13,7 +13,7 @@ from . import _module
 from ._core.cli import status_command, status_text
 from ._core.constants import SCHEMA
 from ._core.host import state
-from ._core.host.files import Host
+from ._core.host.files import Host, Unreadable
 from ._core.model.profile import profile
 from ._core.model.values.errors import CorralError
 from ._core.pipeline import declared_profile
@@ -37,7 +37,7 @@ def status_task(module: _module.AnsibleModule, host: Host) -> dict[str, t.Any]:
     declared = None
     try:
         declared = declared_profile.in_force(host)
-    except CorralError as error:
+    except (CorralError, Unreadable) as error:
         lines.append(f"the declared profile cannot be read: {error}")
     return {
         "changed": False,

@@ -29,9 +29,11 @@ TOPS = {
     "_core/gc/gc_pass.py ended": "the pass says so",
     "_core/gc/gc_pass.py tick": "nothing is removed",
     "_core/host/program_check.py looked_at": "an item: unknown",
-    "_core/host/program_check.py installed": "not known, and said so",
-    "_core/cli/status_text.py status_lines": "no map, and why",
-    "_core/cli/status_text.py summary_lines": "as it was published",
+    "_core/host/program_check.py installed": "it is not known whether the program is as it was installed",
+    "_core/cli/status_text.py status_lines": "there is no CPU map, and why",
+    "_core/cli/status_text.py unconfirmed_now": "it is shown as it was published",
+    "_core/cli/status_html.py page": "there is no CPU map, and why",
+    "_status.py status_task": "the declared profile is not known, and why",
     "_core/host/recorded_inputs.py same": "the tick looks in full, and meets the same error",
     "_module.py run": "the module fails, and says so",
 }
@@ -62,8 +64,6 @@ SWALLOWING = {
 BESIDE = {
     "_core/cli/diff_command.py side": "a path that the user gives: it is opened next",
     "_core/host/files.py make_folders": "a write",
-    "_core/host/files.py move_folder_away": "a write",
-    "_core/host/files.py writable": "it looks at the path first",
     "_core/host/recorded_tree.py opened": "a path that the user gives: it is opened next",
     "_core/host/snapshot.py write": "a write",
 }
@@ -97,7 +97,7 @@ class Sites(ast.NodeVisitor):
             owner = ast.unparse(node.func.value)
             if node.func.attr in ("attempt", "if_readable") and owner in ("host", "self", "self.host", "reader.host"):
                 self.note(node.func.attr)
-            if (owner == "os.path" and node.func.attr in SWALLOWING) or (owner, node.func.attr) == ("os", "access"):
+            if owner == "os.path" and node.func.attr in SWALLOWING:
                 self.note("swallowing")
         self.generic_visit(node)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host.files import Host
+from ..host.files import Host, Unreadable
 from ..model.cpu import cpu_assignment
 from ..model.plan.context import Context
 from ..model.values.errors import CorralError
@@ -28,8 +28,8 @@ def page(host: Host, status: dict[str, t.Any]) -> str:
     try:
         context = status_text.context_in_force(host)
         parts += machine_parts(host, context) if context is not None else []
-    except CorralError as error:
-        parts.append(Part("Machine", html_page.listed([f"no CPU map: {error}"])))
+    except (CorralError, Unreadable) as error:
+        parts.append(Part("Machine", html_page.listed([status_text.no_map(error)])))
     parts.append(Part("Hugepages", hugepages(status)))
     parts.append(Part("Garbage collection", html_page.listed(gc_report.lines(host))))
     when = change_text.moment(int(status.get("time") or 0))

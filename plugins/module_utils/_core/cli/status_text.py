@@ -18,6 +18,9 @@ from ..pipeline import declared_profile, observed_assignment, planning, profile_
 from ..reports import change_text, cpu_map, gc_report, status_file, status_now
 from ..reports.value_text import counted
 
+if t.TYPE_CHECKING:
+    from ..model.status.json_shapes import RenderedUnconfirmed
+
 
 def status_lines(host: Host, status: dict[str, t.Any], *, colour: bool = False) -> list[str]:
     """status.json as text, with the CPU map."""
@@ -35,8 +38,13 @@ def status_lines(host: Host, status: dict[str, t.Any], *, colour: bool = False) 
             now = observed_assignment.map_in_force(host, context)
             rows += ["", "what is in force differs:", *now] if now else []
     except (CorralError, Unreadable) as error:
-        rows.append(f"no CPU map: {error}")
+        rows.append(no_map(error))
     return rows
+
+
+def no_map(error: t.Union[CorralError, Unreadable]) -> str:
+    """Why there is no CPU map: every user may read the status, and root alone the profile."""
+    return f"no CPU map: {error.advised if isinstance(error, Unreadable) else error}"
 
 
 def context_in_force(host: Host) -> t.Optional[Context]:
@@ -57,11 +65,7 @@ def summary_lines(host: Host, status: dict[str, t.Any]) -> list[str]:
     if status.get("paused"):
         rows.append(pause_file.sentence(status["paused"]))
     if isinstance(status.get("unconfirmed"), dict):
-        try:
-            now = status_file.unconfirmed(host)  # Its time may be over since the status was written.
-        except Unreadable:  # Only root may look.
-            now = None
-        rows.append((now or status["unconfirmed"])["text"])
+        rows.append((unconfirmed_now(host) or status["unconfirmed"])["text"])
     rows += [status[key] for key in ("pause_error", "metrics_error") if status.get(key)]
     last = status.get("last_changed")
     if isinstance(last, dict):
@@ -73,6 +77,14 @@ def summary_lines(host: Host, status: dict[str, t.Any]) -> list[str]:
     if program is not None and not program["as_installed"]:
         rows.append(program_check.sentence(program))
     return rows
+
+
+def unconfirmed_now(host: Host) -> t.Optional[RenderedUnconfirmed]:
+    """The unconfirmed profile, whose time may be over since the status was written; None where only root can look."""
+    try:
+        return status_file.unconfirmed(host)
+    except Unreadable:
+        return None
 
 
 def item_lines(status: dict[str, t.Any]) -> list[str]:

@@ -107,8 +107,7 @@ def digest(host: Host, path: str) -> t.Optional[str]:
 
 def findings(host: Host, release: str) -> list[Finding]:
     """What differs in a release from what was recorded as it was installed."""
-    host.stamp(state.PROGRAM)  # Its loss wakes a quiet tick, which reads none of these files.
-    return host.unrecorded(lambda: looked_at(host, release))
+    return host.unrecorded(lambda: looked_at(host, release))  # A converged tick reads none of these files.
 
 
 def looked_at(host: Host, release: str) -> list[Finding]:
@@ -158,7 +157,7 @@ def installed(host: Host) -> t.Optional[InstalledProgram]:
         return None
     try:
         found = findings(host, release)
-    except Unreadable:  # Only root may look: the rest of the status is for everyone.
+    except Unreadable:  # Its record is root's alone.
         return {"release": release, "as_installed": None, "differing": []}
     known = all(one.known for one in found)
     differing = list(dict.fromkeys(one.path for one in found if one.known))

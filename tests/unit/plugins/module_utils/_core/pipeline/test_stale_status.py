@@ -16,6 +16,7 @@ from unittest import mock
 import controller_plugins
 import node
 import pytest
+import read_faults
 import runs
 import test_workload_module
 from _core import main
@@ -267,6 +268,33 @@ def test_a_published_status_that_is_no_corrals_names_no_file(kept: node.Node) ->
     }
     found = status_now.judged(kept.host(), status)
     assert (found["in_sync"], found["exclusive"]) == (False, None)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_every_user_may_ask_for_it(
+    waits: bool, kept: node.Node, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is root's alone is left out, and says so (docs/maintenance.md)."""
+    if waits:
+        text = json.loads(kept.get(state.STATUS))
+        kept.put(state.STATUS, json.dumps({**text, "unconfirmed": {"text": "waits for a confirmation"}}))
+    reads = read_faults.Reads(str(kept.root), monkeypatch)
+
+    def note(path: str, *dummies: t.Any) -> None:
+        inside = path.removeprefix(str(kept.root))
+        if inside.startswith(f"{state.STATE}/") or inside in (state.DECLARED, state.ORIGINS):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr(reads, "note", note)
+    capsys.readouterr()
+    assert runs.command(kept.host(), "status") == IN_SYNC
+    said = capsys.readouterr().out
+    assert f"no CPU map: {state.DECLARED}: cannot be read: Permission denied (EACCES): run as root" in said
+    assert ("waits for a confirmation" in said) == waits
+    assert "not known whether it is as it was installed (root can look" in said
+    assert runs.command(kept.host(), "status", "--json") == IN_SYNC
+    assert json.loads(capsys.readouterr().out)["program"]["as_installed"] is None
+    assert "no CPU map" in status_html.page(kept.host(), status_command.published_now(kept.host()))
 
 
 def test_the_fleets_report_has_one_time() -> None:
