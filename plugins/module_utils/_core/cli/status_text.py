@@ -58,7 +58,10 @@ def summary_lines(host: Host, status: dict[str, t.Any]) -> list[str]:
     age, why = status_now.age(host, status), status.get("stale")
     when = f"at {change_text.moment(int(status['time']))}" if age is None else f"{age} s ago"
     changes = [change_from_dict(item) for item in status.get("items", [])]
-    verdict = status.get("error") or (change_text.recap(changes, done=False) if changes or not why else "stale")
+    as_seen = changes or status.get("in_sync")
+    verdict = status.get("error") or (
+        change_text.recap(changes, done=False) if as_seen else "stale" if why else "a partition was lost since"
+    )
     rows = [f"profile {status.get('name') or '-'}   mode {status.get('mode') or '-'}   checked {when}   {verdict}"]
     if why:
         rows.append(f"stale, so not known to be in sync: {why}")

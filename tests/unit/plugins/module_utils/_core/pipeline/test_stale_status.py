@@ -231,6 +231,10 @@ def test_what_is_said_of_the_kernel_is_read_then(kept: node.Node, capsys: pytest
     found = json.loads(capsys.readouterr().out)
     wanted = f"{ENFORCED}, but not {node.ISOLATED}: cpuset.cpus.partition is member"
     assert (found["exclusive"], found["stale"], found["in_sync"]) == (wanted, None, False)
+    assert runs.command(kept.host(), "status") == DIFFERS
+    for said in (capsys.readouterr().out, status_html.page(kept.host(), status_command.published_now(kept.host()))):
+        assert "a partition was lost since" in said
+        assert "in sync" not in said
     kept.systemd.stop_slice(node.ISOLATED)
     said = status_command.published_now(kept.host())["exclusive"]
     assert said == f"{ENFORCED}, but not {node.ISOLATED}: its control group is gone"
