@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import sys
 import typing as t
@@ -23,7 +24,7 @@ from ..model.systemd.unit_property import (
 )
 from ..model.workload.grants import ISOLATED_SLICE
 from .cgroup import cpu_list, top_level
-from .files import Host
+from .files import Host, Unreadable
 
 if t.TYPE_CHECKING:
     from .command import Command
@@ -54,6 +55,22 @@ SYSTEM_CONF_PATH = (
 )
 
 
+class NoAnswer(Unreadable):
+    """systemd does not say whether units are active: they may be, and only "unknown" follows from that."""
+
+    def __init__(self, units: t.Sequence[str], said: str) -> None:
+        super().__init__("systemd", errno.ETIMEDOUT)
+        self.said = f"whether {units[0]} is active: {said}"
+
+    @property
+    def why(self) -> str:
+        return self.said
+
+    @property
+    def advice(self) -> str:
+        return f"{self.said}: see that systemctl status answers, and what the journal says of systemd and D-Bus"
+
+
 def runs(host: Host) -> bool:
     """Whether systemd is PID 1 (sd_booted(3))."""
     return host.is_dir("/run/systemd/system")
@@ -77,10 +94,14 @@ def release(host: Host) -> t.Optional[int]:
 
 
 def active(host: Host, units: t.Sequence[str]) -> frozenset[str]:
-    """Which of the units are active; one call for all. Units without processes leave no trace to read."""
+    """Which of the units are active; one call for all. Units without processes leave no trace to read. Raises NoAnswer."""
     argv = ("systemctl", "is-active", "--", *units)
     answer = answered(host, argv, lambda bus: "\n".join(bus.active_state(unit, SECONDS) for unit in units))
-    return frozenset(unit for unit, state in zip(units, answer.out.split("\n")) if state.strip() == "active")
+    states = answer.out.split()
+    # 5: no such unit (systemctl(1), EXIT STATUS).
+    if answer.code not in (0, 5) and len(states) < len(units):
+        raise NoAnswer(units, complaint(answer.err, answer.out))
+    return frozenset(unit for unit, state in zip(units, states) if state == "active")
 
 
 def main_processes(host: Host, units: t.Iterable[str]) -> t.Optional[dict[str, str]]:

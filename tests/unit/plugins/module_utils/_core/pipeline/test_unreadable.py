@@ -21,9 +21,13 @@ import services
 import test_devices_granted
 import test_workload_faults
 import test_workloads
-from _core.host import node_hooks, recorded_inputs, state
+from _core.host import apply_step, node_hooks, recorded_inputs, state
+from _core.host.command import Command
 from _core.host.files import Unreadable
+from _core.model.plan import make_step
+from _core.model.plan.plan import START
 from _core.model.profile import profile
+from _core.model.systemd.agent_units import TIMER
 from _core.model.values.errors import CorralError
 from _core.pipeline import applying, locked_run
 from read_faults import ERRORS, Reads
@@ -363,3 +367,20 @@ def cannot_read_on(run: Run, fake: node.Node, path: str, number: int) -> tuple[s
             return str(run.act(fake, host)), reads.hits
         except (Unreadable, CorralError) as error:
             return str(error), reads.hits
+
+
+def test_a_unit_of_which_systemd_says_nothing_is_not_taken_for_stopped(
+    fake: node.Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a run that fails its undoing would stop what ran, and a removal as well."""
+    runs.converged(fake, with_agent=True)
+    answers = fake.systemd.systemctl
+    hangs = Command(124, "", "systemctl: no answer within 60 s")
+    monkeypatch.setattr(fake.systemd, "systemctl", lambda *words: hangs if words[0] == "is-active" else answers(*words))
+    before, host = fake.fingerprint("run/corral"), fake.host()
+    said = f"systemd: cannot be read: whether {TIMER} is active: systemctl: no answer within 60 s"
+    with pytest.raises(Unreadable, match=said):
+        apply_step.observe(host, make_step.unit(TIMER, "restart", START))
+    with pytest.raises(Unreadable, match=r"systemd: cannot be read: whether corral-.* is active: systemctl: no answer"):
+        runs.install(host, options=runs.OPTIONS._replace(interval=60))
+    assert (host.acts, fake.fingerprint("run/corral")) == ([], before)
