@@ -45,6 +45,7 @@ VALUES = {
 }
 # Questions without which every decision is the same.
 WORTHLESS = {
+    "_core/host/running_names.py docker_name": "a name, in place of which the container's id is shown",
     "_core/host/pid_namespaces.py first_process": "a path that a process names; without it the lowest PID is taken",
 }
 # These take every error for "not there". In the path of a write an error of the write follows.

@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import typing as t
 
 import node
 import pytest
+import read_faults
 import runs
 from _core.pipeline import planning
 
@@ -81,3 +83,10 @@ def test_units_fit_a_line_and_containers_are_all_named(lively: node.Node) -> Non
         lively.put(f"{CGROUP}/system.slice/unit-{number:02}.service/cgroup.events", "populated 1\n")
     (line,) = notes(lively)
     assert "container web" in line and line.endswith("14 more units")
+
+
+def test_a_name_that_cannot_be_read_ends_no_run(lively: node.Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = read_faults.Reads(str(lively.root), monkeypatch)
+    reads.fail(f"/var/lib/docker/containers/{WEB}/config.v2.json", errno.EACCES)
+    (line,) = notes(lively)
+    assert f"container {WEB[:12]}, " in line and reads.hits
