@@ -59,6 +59,8 @@ def why_no_status(host: Host) -> str:
     """Why there is no status to be read, and what to do."""
     if not state.there(host, state.AGENT):
         return "there is none, since the agent is not installed: install it with corral.node.agent, or with the role"
+    if not state.there(host, state.DECLARED):
+        return "there is none, since no profile is declared: apply one"
     return "no readable status: is corral-reconcile.timer active? The agent has not checked the node since it booted"
 
 

@@ -60,6 +60,10 @@ def test_a_node_without_corral_is_described_as_such(fake: node.Node) -> None:
     (said,) = found["report"]
     assert said.startswith(f"{state.STATUS}: there is none, since the agent is not installed: ")
     runs.install(fake.host())
+    runs.tick(fake.host())
+    assert task(fake)["report"][0] == f"{state.STATUS}: there is none, since no profile is declared: apply one"
+    runs.declare(fake.host())
+    fake.drop(state.STATUS)
     assert task(fake)["report"][0].startswith(f"{state.STATUS}: no readable status: is corral-reconcile.timer active?")
 
 
