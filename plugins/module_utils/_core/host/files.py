@@ -232,7 +232,12 @@ class Host:
 
     def _read(self, path: str, follow: bool) -> bytes:
         """The bytes. Raises OSError and ValueError."""
-        file = os.open(self.at(path), READ_FLAGS if follow else READ_FLAGS | os.O_NOFOLLOW)
+        try:
+            file = os.open(self.at(path), READ_FLAGS if follow else READ_FLAGS | os.O_NOFOLLOW)
+        except OSError as error:
+            if error.errno == errno.ENXIO and not stat.S_ISREG(os.stat(self.at(path)).st_mode):
+                error.errno = errno.EISDIR  # A socket, or a device that has no driver: no file is there.
+            raise
         try:
             chunks = [os.read(file, 65536)]
             size = len(chunks[0])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import time
 import typing as t
 from pathlib import Path
@@ -225,6 +226,24 @@ def test_no_older_time_hides_a_change(path: str, change: t.Callable[[Path], None
 def test_processes_are_pids_each_once(text: str, found: list[str], tmp_path: Path) -> None:
     (tmp_path / "cgroup.procs").write_text(text, encoding="utf-8")
     assert Host(str(tmp_path)).processes("/cgroup.procs") == found
+
+
+def test_a_socket_is_no_file_and_an_error_of_the_same_number_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """open(2) says ENXIO of a socket, and of a device without a driver; a disk that is gone may say it of a file."""
+    os.mknod(tmp_path / "socket", stat.S_IFSOCK | 0o600)
+    (tmp_path / "link").symlink_to("socket")
+    (tmp_path / "file").write_text("text", encoding="utf-8")
+    host = Host(str(tmp_path))
+    assert [host.read("/socket"), host.read("/socket", follow=False), host.read("/link")] == [None] * 3
+
+    def fail(path: str, *dummy: t.Any) -> int:
+        raise OSError(errno.ENXIO, os.strerror(errno.ENXIO), path)
+
+    monkeypatch.setattr(os, "open", fail)
+    with pytest.raises(Unreadable, match="ENXIO"):
+        host.read("/file")
 
 
 def test_space_by_the_device_is_what_the_kernel_has_mounted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import errno
 import json
 import os
 import shutil
+import stat
 import typing as t
 from unittest import mock
 
@@ -384,3 +385,20 @@ def test_a_unit_of_which_systemd_says_nothing_is_not_taken_for_stopped(
     with pytest.raises(Unreadable, match=r"systemd: cannot be read: whether corral-.* is active: systemctl: no answer"):
         runs.install(host, options=runs.OPTIONS._replace(interval=60))
     assert (host.acts, fake.fingerprint("run/corral")) == ([], before)
+
+
+@pytest.mark.parametrize(
+    "path", [state.APPLIED, *state.rest_of(state.HISTORY), *state.rest_of(state.BEFORE), *state.PUBLISHED]
+)
+def test_a_socket_in_place_of_a_file_of_corrals_is_mended(path: str, fake: node.Node) -> None:
+    """A socket cannot be read (ENXIO): it is damage as a folder is, and unlike one it is replaced."""
+    runs.converged(fake, with_agent=True)
+    runs.tick(fake.host())
+    file = fake.root / path.lstrip("/")
+    before = file.read_text(encoding="utf-8")
+    file.unlink()
+    os.mknod(file, stat.S_IFSOCK | 0o600)
+    runs.tick(fake.host())
+    assert runs.tick(fake.host()) == 0
+    assert status(fake)["in_sync"] and status(fake)["error"] is None
+    assert path == state.STATUS or file.read_text(encoding="utf-8") == before
