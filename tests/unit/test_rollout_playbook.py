@@ -135,14 +135,14 @@ def decided(node, asked, check):
     elif ACTION == "reboot":
         after.update(boots=node.get("boots", 0) + 1, why=asked["msg"], waited=node.get("waits"))
     if ACTION in ("profile", "rollback") and node.get("boots", 0) < node.get("needs", 0) and after["profile"] == "new":
-        item = dict(subject="the command line", when="next boot", verdict="drift", disruption="none", text="~ the command line",
+        item = dict(subject="the command line", property="kernel", when="next boot", verdict="drift", disruption="none", text="~ the command line",
                     manager="cpu")
         result.update(drift=[item], in_sync=False)
     if ACTION == "profile" and node.get("boots") and not node.get("settles", True):
-        item = dict(subject="/dev/huge", when="now", verdict="drift", disruption="none", text="~ a mount is missing", manager="memory")
+        item = dict(subject="/dev/huge", property="mount", when="now", verdict="drift", disruption="none", text="~ a mount is missing", manager="memory")
         result.update(drift=[item], in_sync=False)
     if ACTION == "profile" and node.get("moves"):
-        item = dict(subject="db.service", when="next start", verdict="unchangeable", disruption="service restart", text="! db.service: restart it",
+        item = dict(subject="db.service", property="slice", when="next start", verdict="unchangeable", disruption="service restart", text="! db.service: restart it",
                     manager="cpu")
         result.update(drift=[item], in_sync=False)
     if ACTION == "profile" and node.get("stays"):

@@ -57,7 +57,8 @@ def names_of(host: Host, paths: t.Iterable[str]) -> dict[str, str]:
 def docker_name(host: Host, ident: str) -> str:
     """The name of a Docker container; the first digits of its id where Docker's file does not say it."""
     try:
-        name = json.loads(host.if_readable(host.read, CONFIG.format(ident)) or "null")["Name"]
+        text: t.Optional[str] = host.if_readable(host.read, CONFIG.format(ident))
+        name = json.loads(text or "null")["Name"]
         return printable(name.lstrip("/"))
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         return ident[:12]

@@ -67,13 +67,17 @@ def test_a_node_without_corral_is_described_as_such(fake: node.Node) -> None:
     assert task(fake)["report"][0].startswith(f"{state.STATUS}: no readable status: is corral-reconcile.timer active?")
 
 
-def test_a_declared_profile_that_cannot_be_read_is_named(fake: node.Node) -> None:
+def test_a_declared_profile_that_was_damaged_is_named_beside_the_one_in_force(fake: node.Node) -> None:
     runs.converged(fake)
     fake.put(state.DECLARED, "{")
     runs.tick(fake.host())
     found = task(fake)
-    assert found["profile"] is None
+    assert found["profile"]["name"] == "edge"
     assert [item["manager"] for item in found["status"]["items"]] == ["profile"]
+    assert any("the profile applied last stays in force" in line for line in found["report"])
+    fake.put(state.DECLARED, '{"none": 1}')
+    found = task(fake)
+    assert found["profile"] is None
     assert found["report"][-1].startswith("the declared profile cannot be read: ")
 
 

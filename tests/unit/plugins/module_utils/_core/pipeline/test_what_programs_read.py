@@ -42,7 +42,8 @@ def paused(fake: node.Node) -> None:
 def broken(fake: node.Node) -> None:
     runs.converged(fake)
     fake.put("/etc/corral/profile.json", "{")
-    fake.drop(state.APPLIED)
+    for path in (state.APPLIED, *state.rest_of(state.HISTORY)):
+        fake.drop(path)
 
 
 def with_workloads(fake: node.Node) -> None:
