@@ -20,7 +20,7 @@ from ..model.plan.undo import Original
 from ..model.values.printable_text import printable_data
 from ..model.values.records import NamedTuple
 from . import lock
-from .files import READ_LIMIT, Host
+from .files import READ_LIMIT, Host, Unreadable
 
 if t.TYPE_CHECKING:
     from ..model.status.history import Kept
@@ -397,8 +397,12 @@ def save_history(host: Host, kept: t.Sequence[Kept]) -> None:
 
 
 def leave_nothing(host: Host, path: str) -> None:
-    """Remove a lock in RUN and its folder where nothing else of Corral is; the caller holds that lock."""
-    if not host.exists(STATE) and [f"{RUN}/{name}" for name in host.names(RUN)] == [path]:
+    """Remove a lock in RUN and its folder where nothing else of Corral is; the caller holds that lock, and releases it whatever is read."""
+    try:
+        alone = not host.exists(STATE) and [f"{RUN}/{name}" for name in host.names(RUN)] == [path]
+    except Unreadable:
+        return
+    if alone:
         host.remove(path)
         host.remove_dir(RUN)
 
