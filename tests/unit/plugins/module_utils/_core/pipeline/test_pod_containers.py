@@ -294,6 +294,7 @@ def test_a_tick_gives_a_container_its_limits_and_then_is_quiet(fake: node.Node) 
     app = start(fake, 1, "app")
     assert runs.tick(fake.host()) == 2
     assert limits(fake, app)["cpuset.cpus"] == "5"
+    assert runs.tick(fake.host()) == 0
     host = fake.host()
     assert runs.tick(host) == 0
     assert host.writes == ["/run/corral/status.json"]
@@ -380,6 +381,7 @@ def test_a_container_of_a_run_can_start_again_though_its_pod_is_no_longer_declar
     assert sorted(before) == ["web:app", "web:load", "web:proxy"]
     roll_out(fake, with_workloads())
     assert hooks(fake) == before
+    assert runs.tick(fake.host()) == 0
     host = fake.host()
     assert runs.tick(host) == 0
     assert host.writes == ["/run/corral/status.json"]

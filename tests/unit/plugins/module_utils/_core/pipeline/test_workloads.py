@@ -681,6 +681,7 @@ def test_a_start_and_a_stop_name_the_workload_and_not_its_units_instance(
     rolled: node.Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
     holder = "batch:batch\\x40a"
+    services.invocation(rolled, f"corral-grant@{holder}.service")
     for words, said in ((("admit", "--start"), f"{BOTH}: CPUs "), (("release", "--stop"), f"{BOTH}: released")):
         capsys.readouterr()
         assert runs.command(rolled.host(), *words, holder) == 0
