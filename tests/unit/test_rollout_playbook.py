@@ -142,8 +142,8 @@ def decided(node, asked, check):
         item = dict(subject="/dev/huge", property="mount", when="now", verdict="drift", disruption="none", text="~ a mount is missing", manager="memory")
         result.update(drift=[item], in_sync=False)
     if ACTION == "profile" and node.get("moves"):
-        item = dict(subject="db.service", property="slice", when="next start", verdict="unchangeable", disruption="service restart", text="! db.service: restart it",
-                    manager="cpu")
+        item = dict(subject="db.service", property="slice", when="next start", verdict="unchangeable", disruption="service restart",
+                    text="! db.service: restart it", manager="cpu")
         result.update(drift=[item], in_sync=False)
     if ACTION == "profile" and node.get("stays"):
         item = dict(subject="x.service", when="now", verdict="unchangeable", disruption="none", text="! x.service: outside all slices",
