@@ -37,23 +37,33 @@ class OwnFile(NamedTuple):
 
 COPY = "beside it, .previous"
 FILES = (
-    OwnFile(state.DECLARED, False, state.APPLIED, True, REMOVAL,
-        "the profile applied last stays in force; the rollout or corral reconcile writes it again"),
+    OwnFile(
+        state.DECLARED, False, state.APPLIED, True, REMOVAL,
+        "the profile applied last stays in force; the rollout or corral reconcile writes it again",
+    ),
     OwnFile(state.ORIGINS, False, "", True, REMOVAL, "keys have no origins until the next rollout", True),
-    OwnFile(state.AGENT, False, "", True, AGENTS,
-        "the agent runs on, and its units are not corrected: install it again (corral.node.agent, or the rollout)", True),
+    OwnFile(
+        state.AGENT, False, "", True, AGENTS,
+        "the agent runs on, and its units are not corrected: install it again (corral.node.agent, or the rollout)", True,
+    ),
     OwnFile(state.APPLIED, False, state.HISTORY, True, REMOVAL, "the next run writes it again"),
     OwnFile(state.HISTORY, True, COPY, True, "removal of profile and agent", "the next run writes it again"),
     OwnFile(state.BEFORE, True, COPY, True, REMOVAL, "the next run writes it again"),
     OwnFile(state.CHECKPOINT, True, COPY, True, REMOVAL, "grants are as the slices show them; the next run writes it again"),
     OwnFile(state.ADMITTED, True, COPY, True, "the last release, or " + REMOVAL, "the next run writes it again"),
-    OwnFile(state.UNCONFIRMED, True, "", True, "confirmation, or going back",
-        "the node keeps its profile, and does not go back: corral rollback does", True),
-    OwnFile(state.REJECTED, True, "", True, "a rollout with force",
-        "no profile but the one applied last is taken up by a tick: run the rollout, or remove the file", True),
+    OwnFile(
+        state.UNCONFIRMED, True, "", True, "confirmation, or going back",
+        "the node keeps its profile, and does not go back: corral rollback does", True,
+    ),
+    OwnFile(
+        state.REJECTED, True, "", True, "a rollout with force",
+        "no profile but the one applied last is taken up by a tick: run the rollout, or remove the file", True,
+    ),
     OwnFile(state.PAUSE, True, state.STATUS, True, "its time, corral resume, or its deletion", "the node stays paused as the last status says"),
-    OwnFile(state.DRAINED, False, "", True, "the hook that resumes the node",
-        "which hook drained the node is not known: resume it by hand, then remove what is there", True),
+    OwnFile(
+        state.DRAINED, False, "", True, "the hook that resumes the node",
+        "which hook drained the node is not known: resume it by hand, then remove what is there", True,
+    ),
     OwnFile(state.PROGRAM, True, "", True, AGENTS, "the program cannot be compared: install it again (the rollout)"),
     OwnFile(state.PCI_USED, True, "", True, REMOVAL, "no PCI function is bound until the node has started"),
     OwnFile(state.GC_RECORDS, True, COPY, True, "gc leaving the profile", "ages of images begin again"),
