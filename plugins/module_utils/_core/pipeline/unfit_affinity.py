@@ -27,11 +27,12 @@ def notes(host: Host, context: Context) -> t.Iterator[str]:
     if context.profile.cpu is None:
         return
     wanted = slices.wanted_cpus(context.profile.cpu, context.pools, context.grants)
-    matched = {need.workload.match for need in context.workloads.needs} if context.workloads else set()
+    found = [need.workload for need in context.workloads.needs] if context.workloads else []
+    placed = {name for one in found for name in (one.pattern, one.template)}  # They move into slices of their own.
     ends = (("", ".service"), ("", ".service.d"))
     units = {name.removesuffix(".d") for base in systemd.LOAD_PATH for name in host.names_like(base, ends)}
     files = systemd.UnitFiles(host, units)
-    rows = [(unit, files.settings(unit, SETTING), unit) for unit in sorted(units - matched)]
+    rows = [(unit, files.settings(unit, SETTING), unit) for unit in sorted(units - placed)]
     # The default of each service that sets none.
     rows.append(("a service without CPUAffinity= of its own", systemd.system_settings(host, SETTING), "any.service"))
     for who, settings, unit in rows:

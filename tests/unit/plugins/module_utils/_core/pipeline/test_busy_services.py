@@ -138,3 +138,12 @@ def test_services_whose_affinity_has_no_cpu_of_their_pool_are_named(fake: node.N
     found = [note for note in notes(fake) if "CPUAffinity" in note]
     assert len(found) == bool(named) and all(note.startswith(named) for note in found), found
     assert all(path in note and "215/CPUAFFINITY" in note for note in found)
+
+
+@pytest.mark.parametrize("unit", ["db.service", "db@.service"])
+def test_a_service_that_gets_a_slice_of_its_own_is_not_measured_by_the_pool_that_it_leaves(
+    fake: node.Node, unit: str
+) -> None:
+    fake.put(f"/etc/systemd/system/{unit}", "[Service]\nCPUAffinity=5\nExecStart=/bin/true\n")
+    workload = {"name": "db", "match": {"unit": unit}, "requests": {"cpu": 1}}
+    assert not [note for note in notes(fake, workloads=[workload]) if "CPUAffinity" in note]
