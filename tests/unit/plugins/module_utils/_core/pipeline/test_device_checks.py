@@ -162,6 +162,20 @@ def test_a_check_that_systemd_did_not_run_says_nothing_of_a_device(rolled: node.
     assert program.heard() and rolled.get(state.DEVICE_CHECKS) == kept
 
 
+def test_a_start_whose_checks_systemd_did_not_run_gets_nothing_and_keeps_no_answer(
+    fake: node.Node, program: Program
+) -> None:
+    declare(fake)
+    program.said = {**dict.fromkeys(LINKS, NOT_RUN), LINKS[1]: Command(0, "", "")}
+    assert running(fake, SERIAL).devices == {LINKS[1]}
+    kept = fake.get(state.DEVICE_CHECKS)
+    assert (LINKS[0] in kept, LINKS[1] in kept) == (False, True)
+    program.said = {}
+    program.heard()
+    assert running(fake, JOB).devices == {LINKS[0]}
+    assert program.heard() == [LINKS[0], LINKS[2]], "what was not heard is asked for again"
+
+
 def test_a_check_by_hand_counts_from_then_on(rolled: node.Node, program: Program) -> None:
     for link in LINKS:
         program.sick(link)
