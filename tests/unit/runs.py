@@ -50,7 +50,8 @@ def install(host: Host, program: dict[str, str] | None = None, options: Options 
 
 def remove(host: Host, managers: t.Sequence[str] | None = None) -> Outcome:
     """Bring back what was there (both modules, state absent)."""
-    return locked_run.published(host, applying.remove(host, registry.names() if managers is None else managers))
+    wanted = registry.names() if managers is None else managers
+    return locked_run.locked(host, lambda: applying.remove(host, wanted))
 
 
 def part(host: Host, module: str, state: str = "present", **options: t.Any) -> Outcome:

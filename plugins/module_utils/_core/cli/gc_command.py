@@ -14,7 +14,7 @@ from ..constants import DIFFERS, ERROR, IN_SYNC
 from ..gc import gc_outcome, gc_pass
 from ..host import preflight
 from ..host.files import Host
-from ..pipeline import tick
+from ..pipeline import declared_profile, tick
 from . import command_output
 
 
@@ -27,7 +27,8 @@ def do_gc(host: Host, args: argparse.Namespace) -> int:
         if args.tick:
             result = gc_pass.tick(host, tick.notice, stop)
         else:
-            result = gc_pass.now(host, command_output.the_profile(host, None), dry=args.dry_run, stop=stop)
+            declared = declared_profile.read_declared(host) or command_output.the_profile(host, None)
+            result = gc_pass.now(host, declared, dry=args.dry_run, stop=stop)
             command_output.show(args, gc_outcome.result_data(result), gc_outcome.lines(result))
     finally:
         signal.signal(signal.SIGTERM, before)

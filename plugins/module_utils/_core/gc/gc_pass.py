@@ -137,8 +137,10 @@ def is_due(part: object, interval: int, now: float, dry: bool) -> bool:
 
 
 def now_declared(host: Host) -> t.Optional[Profile]:
-    """The node's profile now if it declares gc, else None. Raises CorralError for an invalid profile, or one that is lost."""
-    declared, broken = profile_in_force.instead_of(host, declared_profile.in_force(host), None)
+    """The node's profile now if it declares gc, else None. Raises CorralError for an invalid profile, or one that is lost: by the profile
+    applied last, what a newer one declares would be removed.
+    """
+    declared, broken = profile_in_force.instead_of(host, declared_profile.read_declared(host), None)
     if declared is None and broken is not None:
         raise broken
     return declared if declared is not None and declared.gc is not None else None

@@ -408,11 +408,13 @@ def leave_nothing(host: Host, path: str) -> None:
 
 
 def forget(host: Host) -> None:
-    """Remove all of Corral's own state; files that others put there stay, and so does their folder."""
+    """Remove all of Corral's own state but the node's lock, which the run that holds it removes last (leave_nothing()); files that others
+    put there stay, and so does their folder.
+    """
     for folder in (f"{STATE}/journal", STATE, DEVICES, RUN):
         # A second copy that outlived its file would look like a loss.
         for name in sorted(host.names(folder), key=lambda name: not name.endswith(".previous")):
-            if not host.is_dir(f"{folder}/{name}"):
+            if f"{folder}/{name}" != lock.LOCK and not host.is_dir(f"{folder}/{name}"):
                 host.remove(f"{folder}/{name}")
         host.remove_dir(folder)
     host.remove_dir(os.path.dirname(DECLARED))

@@ -300,9 +300,6 @@ def execute(
     refused: dict[Step, str] = {}
     masks: Masks = {}
     for step in steps:
-        lock.refuse_lost(
-            host
-        )  # From here on it is as after a crash, which the run that has the lock now continues from.
         # The plan was validated as a whole: what comes after a refused step was not.
         try:
             lock.refuse_lost(host)  # It ends as by a crash: the run that has the lock now goes on from there.

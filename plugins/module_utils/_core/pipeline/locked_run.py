@@ -77,8 +77,10 @@ def locked(
         raise
     finally:
         # A node that Corral has not changed, or that a removal left while this waited, keeps nothing, not even the lock.
-        state.leave_nothing(host, LOCK)
-        lock.release()
+        try:
+            state.leave_nothing(host, LOCK)
+        finally:
+            lock.release()
 
 
 def published(host: Host, outcome: Outcome) -> Outcome:

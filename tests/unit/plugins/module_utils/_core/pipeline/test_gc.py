@@ -1471,6 +1471,24 @@ def test_without_a_declared_gc_the_command_says_so(fake: node.Node) -> None:
     assert runs.command(fake.host(), "gc") == 1
 
 
+@pytest.mark.parametrize("text", ["{", None])
+def test_nothing_is_removed_by_the_profile_applied_before_one_that_is_damaged(
+    fake: node.Node, text: str | None
+) -> None:
+    """The newer one may declare a workload whose containers the older one does not know."""
+    declare(fake)
+    crowd(fake)
+    if text is None:
+        fake.drop(state.DECLARED)
+    else:
+        fake.put(state.DECLARED, text)
+    before = str(fake.podmans["root"].images)
+    with pytest.raises(CorralError, match="profile.json"):
+        runs.command(fake.host(), "gc")
+    assert tick(fake)[0].error.startswith(f"{state.DECLARED}: ")
+    assert str(fake.podmans["root"].images) == before
+
+
 def test_drift_and_status_show_the_disk_and_the_last_pass(fake: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
     declare(fake)
     crowd(fake)

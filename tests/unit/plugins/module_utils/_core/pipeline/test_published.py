@@ -13,6 +13,7 @@ from unittest import mock
 import node
 import pytest
 import runs
+import services
 import test_workload_module
 from _core.host import state
 from _core.host.lock import Lock
@@ -221,6 +222,7 @@ def test_pools_are_published_by_a_workloads_start_and_stop(fake: node.Node) -> N
     ]
     runs.declare(fake.host(), cpu=POOLS, memory=None, workloads=workloads)
     before = fake.get(state.PUBLISHED[2])
+    services.invocation(fake, "corral-grant@batch.service")
     assert runs.command(fake.host(), "admit", "--start", "batch") == 0
     granted = json.loads(fake.get(state.CHECKPOINT))["data"]["grants"][0]["cpus"]
     assert json.loads(fake.get(state.PUBLISHED[1]))["exclusive"] == granted
@@ -249,6 +251,7 @@ def test_a_start_whose_pools_cannot_be_published_fails_and_its_grant_is_released
         host.write_file = write_file  # type: ignore[method-assign]
         return host
 
+    services.invocation(fake, "corral-grant@batch.service")
     with pytest.raises(OSError, match="No space left on device"):
         runs.command(full(), "admit", "--start", "batch")
     # As systemd does after a start that failed (ExecStopPost).
