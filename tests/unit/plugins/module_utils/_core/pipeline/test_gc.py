@@ -1483,7 +1483,7 @@ def test_nothing_is_removed_by_the_profile_applied_before_one_that_is_damaged(
     else:
         fake.put(state.DECLARED, text)
     before = str(fake.podmans["root"].images)
-    with pytest.raises(CorralError, match="profile.json"):
+    with pytest.raises(CorralError, match=r"profile\.json"):
         runs.command(fake.host(), "gc")
     assert tick(fake)[0].error.startswith(f"{state.DECLARED}: ")
     assert str(fake.podmans["root"].images) == before
