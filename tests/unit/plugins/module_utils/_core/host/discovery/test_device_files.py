@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import typing as t
 from pathlib import Path
 
@@ -71,6 +73,22 @@ def test_a_function_with_driver_group_and_links(tree: Tree) -> None:
     assert tree.look(pci="8086:1572").pci == {
         NIC: PciFunction(NIC, at, 1, "8086:1572", "020000", "i40e", 7, interfaces)
     }
+
+
+def test_an_interface_that_is_down_has_no_link(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel refuses to read its carrier (carrier_show(): EINVAL)."""
+    tree.pci(NIC, "i40e", 7)
+    tree.write(f"sys/devices/pci0000:3a/{NIC}/net/ens1f0/carrier", "1\n")
+    tree.link("sys/class/net/ens1f0", f"../../devices/pci0000:3a/{NIC}/net/ens1f0")
+    read = os.read
+
+    def refused(file: int, size: int) -> bytes:
+        if os.readlink(f"/proc/self/fd/{file}").endswith("/carrier"):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        return read(file, size)
+
+    monkeypatch.setattr(os, "read", refused)
+    assert tree.look(pci="8086:1572").pci[NIC].interfaces == (Interface("ens1f0", False),)
 
 
 def test_a_function_without_driver_group_and_numa_node(tree: Tree) -> None:
