@@ -66,6 +66,7 @@ SWALLOWING = {
 BESIDE = {
     "_core/cli/diff_command.py side": "a path that the user gives: it is opened next",
     "_core/host/files.py make_folders": "a write",
+    "_core/host/files.py move_folder_away": "a write",
     "_core/host/recorded_tree.py opened": "a path that the user gives: it is opened next",
     "_core/host/snapshot.py write": "a write",
 }
