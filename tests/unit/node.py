@@ -22,6 +22,7 @@ import trees
 import yaml
 from _core.host.command import Command
 from _core.host.files import Host
+from _core.host.lock import LOCK
 from _core.model.profile import profile
 from fake_cpusets import Release, within
 from fake_legacy import CPUSETS, LegacySystemd
@@ -508,13 +509,16 @@ class Node:
             self.hands -= 1
 
     def fingerprint(self, *without: str) -> dict[str, str]:
-        """Everything that a removal must bring back: files, folders, links, kernel values, active units, mounts."""
+        """Everything that a removal must bring back: files, folders, links, kernel values, active units, mounts.
+
+        The lock's file, which a run leaves where its folder has other files, is not looked at; its folder is.
+        """
         self.write_databases()
         found = {f"active {unit}": "yes" for unit in self.systemd.active}
         running = [unit for unit, state in self.systemd.units.items() if state.running]
         found.update({f"running {unit}": "yes" for unit in running})
         left = [tree for tree in TREES if self.has(tree)]
-        without = (*without, TRANSIENT) if RUNTIME_CONTROL in without else without
+        without = (*without, LOCK[1:], *((TRANSIENT,) if RUNTIME_CONTROL in without else ()))
         while left:
             short = left.pop()
             if short in without:

@@ -545,7 +545,6 @@ def test_cpus_are_not_taken_from_pods_by_leaving_the_kubelet_either(
 ) -> None:
     """The state file was set aside and the kubelet restarted, with the pods on CPUs that it gave to others from then on."""
     kubelet = left_with_exclusive_pod(fake)
-    fake.put("/run/corral/lock", "")
     before = fake.fingerprint()
     for take in (leave, lambda dummy: checked(fake, leave)):
         with pytest.raises(CorralError) as error:

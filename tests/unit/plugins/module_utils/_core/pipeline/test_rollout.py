@@ -13,7 +13,7 @@ import node
 import pytest
 import runs
 from _core.host import state
-from _core.host.lock import LOCK, Lock
+from _core.host.lock import Lock
 from _core.managers import registry
 from _core.model.plan.plan import UNCHANGEABLE, steps_in_order
 from _core.model.profile import profile
@@ -132,7 +132,6 @@ def test_removal_restores_a_fresh_node(fake: node.Node) -> None:
 def test_the_removal_of_a_profile_leaves_of_corral_what_its_agent_alone_has(fake: node.Node) -> None:
     journal = f"{state.STATE}/journal"[1:]  # The originals of the agent, and the profiles that rollback knows, stay.
     assert not runs.install(fake.host()).error
-    fake.put(LOCK, "")
     before = fake.fingerprint(journal)
     runs.converged(fake)
     fake.put(f"{state.CHECKPOINT}.damaged", "set aside")
