@@ -43,6 +43,7 @@ VALUES = {
     "_core/host/files.py if_readable": "see below",
     "_core/host/files.py errno_of": "asks again for the error that a tick kept",
     "_core/host/kubelet_ready.py server_of": "the kubelet's readiness is unknown",
+    "_core/host/discovery/device_files.py has_link": "EINVAL alone says that the interface is down",
 }
 # Questions without which every decision is the same.
 WORTHLESS = {

@@ -36,10 +36,9 @@ ONE_READ = 2048
 OWN_FOLDERS = ("/etc/corral/", "/var/lib/corral/", "/run/corral/")  # with nothing but Corral's own files
 TRIES = 100  # of a folder that other processes make and remove meanwhile
 # With these the kernel says that no such thing is there: no name, nor can there be one; a folder, or links that lead to no file; a
-# process or a device that is gone (procfs, kernfs); a value that this object does not have (the processes of a threaded group), or not
-# in its state (the carrier of an interface that is down: EINVAL).
+# process or a device that is gone (procfs, kernfs); a value that this object does not have (the processes of a threaded group).
 ABSENT = (
-    errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EISDIR, errno.ELOOP, errno.ESRCH, errno.ENODEV, errno.EOPNOTSUPP, errno.EINVAL,
+    errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EISDIR, errno.ELOOP, errno.ESRCH, errno.ENODEV, errno.EOPNOTSUPP
 )  # fmt: skip
 DENIED = "run as root; where root is denied, see the log of the security module, and how the file system is mounted"
 WAY_OUT = {
@@ -56,7 +55,7 @@ OTHER_WAY = "see the kernel's log (dmesg), and mend what it names"
 class Unreadable(Exception):
     """Something is at a path, or may be, and it cannot be read: only "unknown" follows from that, and no write.
 
-    It is no OSError and no CorralError: whoever takes one of these for "absent" or "refused" does not take this one.
+    It is no OSError and no CorralError: code that takes one of these for "absent" or "refused" does not take this one.
     """
 
     def __init__(self, path: str, number: int) -> None:

@@ -10,6 +10,7 @@ Sources: Documentation/ABI/testing/sysfs-bus-pci, sysfs-kernel-iommu_groups, sys
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import posixpath
 import re
@@ -20,6 +21,7 @@ from ...model.devices.device import FIT_PATH, CdiDevice, DeviceFile, Interface, 
 from ...model.topology.topology import PciDevice
 from ...model.values.errors import CorralError, shown
 from .. import kubelet_node
+from ..files import Unreadable
 from . import devices
 from .sysfs_reader import Reader
 
@@ -83,14 +85,20 @@ def used_now(
     return {one.address: pci_use.why_used(host, one) for one in to_bind}
 
 
+def has_link(host: Host, interface: str) -> bool:
+    """Whether a network interface has a link. The kernel answers EINVAL for the carrier of an interface that is down."""
+    carrier = host.attempt(host.read, f"{devices.NET}/{interface}/carrier")
+    if isinstance(carrier, Unreadable) and carrier.errno != errno.EINVAL:
+        raise carrier
+    return isinstance(carrier, str) and carrier.strip() == "1"
+
+
 def functions(reader: Reader) -> dict[str, PciFunction]:
     """The PCI functions with their drivers, IOMMU groups and network interfaces."""
     interfaces: dict[str, list[Interface]] = {}
     for name, address in devices.net(reader).items():
         if address is not None:
-            # The kernel refuses to read the carrier of an interface that is down.
-            carrier = reader.host.read(f"{devices.NET}/{name}/carrier")
-            interfaces.setdefault(address, []).append(Interface(name, (carrier or "").strip() == "1"))
+            interfaces.setdefault(address, []).append(Interface(name, has_link(reader.host, name)))
     return {
         address: _function(reader.host, one, tuple(interfaces.get(address, ())))
         for address, one in devices.pci(reader).items()
