@@ -170,8 +170,8 @@ def checked(host: Host, path: str) -> t.Any:
 def either(host: Host, path: str) -> t.Any:
     """The data of a checksummed file, by its second copy where the first one cannot be read; None where neither can.
 
-    Where they differ one is of before a death, or was restored from a backup: a list of things that Corral still owes somebody has what
-    either of them has.
+    Where the two differ, one of them is older: a run was killed between its writes, or the file was restored from a backup. A list of
+    UNITED then has the rows of both: a row that is left out would never be restored, or never be released.
     """
     found, second = (checked(host, one) for one in (path, f"{path}.previous"))
     if found is None or second is None or found == second or path not in UNITED:

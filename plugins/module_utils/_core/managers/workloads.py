@@ -295,7 +295,7 @@ def runs_part(host: Host, undeclared: t.Sequence[Grant], renamed: t.Sequence[Gra
 def strayed_part(
     host: Host, granted: t.Iterable[tuple[ResourceRequirements, t.Optional[Grant]]], files: systemd.UnitFiles
 ) -> Part:
-    """What runs outside of its slice since somebody moved it."""
+    """The items of units whose processes were moved out of their slices."""
     placed = [(need, grant.slice) for need, grant in granted if grant is not None and not need.workload.is_template]
     return Part(tuple(workload_placement.strayed_changes(host, files, placed)), frozenset())
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""How old a report of a node may be, and why it is older: a report that nobody renews is not known to hold."""
+"""How old a report of a node may be, and why it is older: a report that no look renews is not known to hold."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Agent(NamedTuple):
 
 
 def age(look: Look, now: float, uptime: float) -> t.Optional[float]:
-    """Seconds since the look, by the clock of the boot, which nobody can set; None where it is of another boot, or lies ahead."""
+    """Seconds since the look, by the clock of the boot, which cannot be set; None where it is of another boot, or lies ahead."""
     seconds = now - look.time if look.since_boot is None else uptime - look.since_boot
     return seconds if seconds >= 0 else None
 
