@@ -45,12 +45,10 @@ def observe(host: Host) -> Tree:
         text = (host.read(f"{directory}/cpuset.cpus.partition") or "").split() or [MEMBER]
         found[path] = Cgroup(requested or NONE, text[0], len(text) == 1 and text[0] != MEMBER)
         exclusive = NONE if is_exclusive(path) else cgroup.exclusive(host, directory)
-        if (
-            exclusive and not found[path].valid
-        ):  # No sibling is a partition with these; it may become one at any moment.
-            found[path] = Cgroup(exclusive | found[path].cpus, PARTITION, None)
-        elif exclusive:
+        if exclusive and found[path].valid:
             found[path] = found[path]._replace(cpus=exclusive)
+        elif exclusive:  # No sibling is a partition with these; it may become one at any moment.
+            found[path] = Cgroup(exclusive | found[path].cpus, PARTITION, None)
         effective[path] = cgroup.cpu_list(host.read(f"{directory}/cpuset.cpus.effective")) or NONE
         if cgroup.populated_at(host, directory):
             populated.add(path)

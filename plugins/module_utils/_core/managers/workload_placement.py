@@ -197,18 +197,8 @@ def strayed_changes(
             actual = f"{printable(group[len('0::/') :]) or 'the root'} (PID {pid} {process.name(host, pid)})"
             reason = f"it was moved there by hand since its start: systemctl restart {unit}"
             yield Change(
-                NAME,
-                unit,
-                "slice",
-                actual,
-                slice_name,
-                reason,
-                location,
-                (),
-                UNCHANGEABLE,
-                "next start",
-                "service restart",
-            )
+                NAME, unit, "slice", actual, slice_name, reason, location, (), UNCHANGEABLE, "next start", "service restart"
+            )  # fmt: skip
 
 
 def device_lines(

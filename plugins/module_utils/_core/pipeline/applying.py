@@ -97,9 +97,8 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
 
             unconfirmed_file.stop_timer(host)  # A running timer whose unit file is removed stays failed.
         if PROFILE in managers and not first.lost:
-            host.remove(
-                state.APPLIED
-            )  # A removal that is killed has ended the profile: no tick takes it for one that was lost.
+            # A removal that is killed has ended the profile: no tick takes it for one that was lost.
+            host.remove(state.APPLIED)
 
     waits = not going_back and state.there(host, state.UNCONFIRMED)
     first = plan()
