@@ -11,6 +11,7 @@ names of steps as arguments it takes those alone, and the first that fails ends 
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
 import shutil
@@ -284,8 +285,10 @@ def switched_off() -> None:
     before = {
         path: read(path) for path in (f"{SHARED}/cpuset.cpus", f"{CGROUP}/corral_dataplane.slice/cpuset.cpus.partition")
     }
-    write(f"{SHARED}/cgroup.subtree_control", "-cpuset")
-    write(f"{CGROUP}/cgroup.subtree_control", "-cpuset")
+    # The kernel refuses this (EBUSY) while a control group below has it: the lowest ones come first.
+    for path in sorted(glob.glob(f"{CGROUP}/**/cgroup.subtree_control", recursive=True), key=len, reverse=True):
+        if "cpuset" in read(path).split():
+            write(path, "-cpuset")
     expect("they are gone", [path for path in before if os.path.exists(path)], [])
     expect(
         "it is named", f"cpu {CGROUP}/cgroup.subtree_control cpuset: off -> on" in run("corral", "drift", code=2), True
