@@ -15,6 +15,7 @@ import yaml
 from _core.cli import commands, parser_pages
 from shared_data import REPOSITORY
 
+DESIGN = REPOSITORY / "docs/design.md"
 SECURITY = REPOSITORY / "SECURITY.md"
 DOCUMENTS = [
     *(REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md")), SECURITY, *sorted((REPOSITORY / "docs").glob("*.md")),
@@ -23,7 +24,6 @@ PLUGINS = REPOSITORY / "plugins"
 SCENARIOS = {path.parent.name for path in (REPOSITORY / "molecule").glob("*/molecule.yml")}
 MAKEFILE = "".join((REPOSITORY / name).read_text(encoding="utf-8") for name in ("Makefile", "lab/lab.mk"))
 TARGETS = {name for line in re.findall(r"^([a-z- ]+):", MAKEFILE, re.MULTILINE) for name in line.split()}
-NAMES = r"`[a-z-]+`(?: \([^)]*\))?"
 COMMANDS = [command.name for command in parser_pages.commands(commands.parser())]
 
 
@@ -68,20 +68,23 @@ def test_links_lead_to_a_place(path: Path) -> None:
     assert lost == []
 
 
-def test_each_row_of_troubles_names_a_test_that_exists() -> None:
-    rows = [line for line in text_of(REPOSITORY / "docs/trouble.md").splitlines() if line.startswith("| ")]
-    rows = [line for line in rows if not line.startswith("| trouble |")]
-    named = set()
-    for row in rows:
-        shown_by = row.split(" | ")[-1]
-        found = re.findall(rf"scenarios? ((?:{NAMES}(?:, | and )?)+)", shown_by)
-        scenarios = {name for names in found for name in re.findall(r"`([a-z-]+)`(?: \([^)]*\))?", names)}
-        scenarios -= {"audit"}  # a mode, in brackets behind a scenario
-        assert scenarios or re.search(r"`test_\w+\.py`", shown_by), f"nothing shows it: {row}"
-        assert scenarios <= SCENARIOS, row
-        named |= scenarios
-    assert len(rows) > 50
-    assert len(named) > 8
+def test_each_rule_of_the_design_names_the_place_that_keeps_it_and_a_test() -> None:
+    (section,) = re.findall(r"^## Rules\n(.*?)^## ", text_of(DESIGN), re.MULTILINE | re.DOTALL)
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")][1:]
+    assert [rule.split(".")[0] for rule, _places, _tests in rows] == [str(number) for number in range(1, 14)]
+    for rule, places, tests in rows[:-1]:
+        assert re.search(r"`[a-z_/]+\.py`", places), rule
+        assert re.search(r"`test_\w+\.py`", tests), rule
+        named = {name for words in re.findall(r"scenarios? (.*)", tests) for name in re.findall(r"`([a-z-]+)`", words)}
+        assert named <= SCENARIOS, rule
+
+
+def test_each_place_that_the_design_names_is_there() -> None:
+    names = set(re.findall(r"`([a-z_/]+\.py)`", text_of(DESIGN)))
+    assert len(names) > 30
+    core = {name for name in names if "/" in name}
+    assert {name for name in core if not (PLUGINS / "module_utils/_core" / name).is_file()} == set()
+    assert {name for name in names - core if not name.startswith("test_")} == set()
 
 
 def test_each_promise_of_security_names_the_place_that_keeps_it_and_a_test() -> None:
