@@ -17,19 +17,25 @@ from . import cgroup, conmon, cpu_usage
 if t.TYPE_CHECKING:
     from .files import Host
 
-DOCKER = re.compile(r"docker-([0-9a-f]{64})\.scope")
+DOCKER = re.compile(r"(?:docker-)?([0-9a-f]{64})(?:\.scope)?")  # without systemd (cgroupfs) it is docker/ID
 CONFIG = "/var/lib/docker/containers/{}/config.v2.json"  # Docker 20.10 to 26.1; root's alone
 MACHINE = re.compile(r"machine-(.+)\.scope")  # systemd-machined: a guest of libvirt is qemu-NUMBER-NAME
 GUEST = re.compile(r"(?:qemu|lxc)-[0-9]+-(.+)")
 
 
 def leaves(host: Host) -> list[str]:
-    """The control groups (paths below the root of all) of services and scopes that hold processes."""
-    tops = [name for name in host.folders(cgroup.ROOT) if name.endswith((".slice", ".scope"))]
+    """The control groups (paths below the root of all) of services, scopes and containers that hold processes.
+
+    At the top there are more than systemd's: those of engines that make them themselves, each with its containers or as one of them.
+    """
     found = []
-    for top in tops:
+    for top in host.folders(cgroup.ROOT):
         path = f"{cgroup.ROOT}/{top}"
-        found += cpu_usage.leaves(host, path) if top.endswith(".slice") else [path]
+        if top.endswith(".slice"):
+            found += cpu_usage.leaves(host, path)
+        else:
+            inside = [name for name in host.folders(path) if conmon.ident_in(name) or DOCKER.fullmatch(name)]
+            found += [f"{path}/{name}" for name in inside] or [path]
     return [path[len(cgroup.ROOT) + 1 :] for path in found if cgroup.populated_at(host, path)]
 
 

@@ -56,6 +56,22 @@ def test_a_container_that_is_pinned_to_cpus_which_its_slice_loses_is_named(livel
     assert "CPUs 5,7 become 0,2,4,6 for container web" in notes(lively)
 
 
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("web.service", "web.service"),
+        ("lxc.payload.box", "lxc.payload.box"),
+        (f"docker/{WEB}", "container web"),
+        (f"libpod_parent/libpod-{LOST}", f"container {LOST[:12]}"),
+    ],
+)
+def test_what_runs_beside_all_slices_is_named(path: str, name: str, lively: node.Node) -> None:
+    """A service with Slice=-.slice, and engines that make their control groups themselves."""
+    for group in (path, path.partition("/")[0]):
+        lively.put(f"{CGROUP}/{group}/cgroup.events", "populated 1\nfrozen 0\n")
+    assert f"CPUs 0-7 become 0-2,4-6 for {name}" in notes(lively)
+
+
 def test_after_the_rollout_nobody_gets_fewer(lively: node.Node) -> None:
     runs.converged(lively)
     assert notes(lively) == []
