@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 import typing as t
@@ -59,10 +60,14 @@ def span(text: str) -> float:
 
 
 def holder(host: Host, but: str) -> str:
-    """The process that holds the node's lock (proc_locks(5)); "" where none does, or the process ``but``."""
-    stamp = host.stamp(LOCK)
+    """The process that holds the node's lock (proc_locks(5)); "" where none does, or the process ``but``.
+
+    Any user may have a file with the same inode number on another file system.
+    """
+    found = host.found(LOCK)
+    file = found and f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
     for line in (host.read("/proc/locks") or "").splitlines():
         words = line.split()
-        if len(words) == 8 and words[1] == "FLOCK" and stamp and words[5].endswith(f":{stamp[0]}") and words[4] != but:
+        if len(words) == 8 and words[1] == "FLOCK" and words[5] == file and words[4] != but:
             return f"{process.name(host, words[4]) or 'a program'} (process {words[4]})"
     return ""

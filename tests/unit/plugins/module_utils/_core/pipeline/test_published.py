@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import typing as t
 from unittest import mock
 
@@ -267,7 +268,8 @@ def test_a_lock_that_another_run_holds_is_refused_with_the_way_out(fake: node.No
     with pytest.raises(CorralError, match="another run of Corral holds /run/corral/lock: wait for it"):
         locked_run.locked(fake.host(), lambda: None, wait=0.0, hint="wait for it")
     stamp = (fake.root / "run/corral/lock").stat()
-    fake.put("/proc/locks", f"1: FLOCK  ADVISORY  WRITE 4711 08:01:{stamp.st_ino} 0 EOF\n")
+    device = f"{os.major(stamp.st_dev):02x}:{os.minor(stamp.st_dev):02x}"
+    fake.put("/proc/locks", f"1: FLOCK  ADVISORY  WRITE 4711 {device}:{stamp.st_ino} 0 EOF\n")
     fake.put("/proc/4711/comm", "python3\n")
     said = r"holds /run/corral/lock, python3 \(process 4711\), and did not release it within 1 s: try again"
     with pytest.raises(CorralError, match=said):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import importlib
 import json
+import os
 import sys
 import time
 import typing as t
@@ -242,15 +243,21 @@ def test_what_is_said_of_the_kernel_is_read_then(kept: node.Node, capsys: pytest
 
 def test_the_holder_of_the_lock_is_named(kept: node.Node) -> None:
     kept.wait(31)
-    inode = (kept.root / "run/corral/lock").stat().st_ino
+    lock = (kept.root / "run/corral/lock").stat()
+    device, others = (f"{os.major(number):02x}:{os.minor(number):02x}" for number in (lock.st_dev, lock.st_dev + 1))
+    users = f"1: FLOCK  ADVISORY  WRITE 811 {others}:{lock.st_ino} 0 EOF\n"
     kept.put(
         "/proc/locks",
-        f"1: FLOCK  ADVISORY  WRITE 812 00:19:{inode} 0 EOF\n1: -> FLOCK  ADVISORY  WRITE 813 00:19:{inode} 0 EOF\n",
+        f"{users}2: FLOCK  ADVISORY  WRITE 812 {device}:{lock.st_ino} 0 EOF\n"
+        f"2: -> FLOCK  ADVISORY  WRITE 813 {device}:{lock.st_ino} 0 EOF\n",
     )
     kept.put("/proc/812/comm", "python3\n")
+    kept.put("/proc/811/comm", "fake\n")
     assert status_command.published_now(kept.host())["stale"] == "python3 (process 812) holds the node's lock"
     kept.systemd.told[SERVICE] = {"MainPID": "812"}
-    assert agent_now.holder(kept.host(), but="812") == ""
+    assert agent_now.holder(kept.host(), but="812") == "", (
+        "a user's file on another file system has the same inode number"
+    )
 
 
 @pytest.mark.parametrize(("up", "fresh"), [("5012.34 9.9\n", True), ("5031.50 9.9\n", False), (None, False)])
