@@ -339,7 +339,13 @@ def account_of(host: Host, user: str) -> Account:
     answer = host.run("getent", "passwd", user)
     fields = answer.out.strip().split(":")
     if answer.code or len(fields) < 7 or not fields[2].isdecimal():
-        raise PodmanError(f"podman of {user}: this node has no such user")
+        # getent(1): 2 is "not found".
+        why = (
+            "this node has no such user"
+            if answer.code == 2
+            else f"who that is cannot be asked: {shown(answer.err, limit=80)}"
+        )
+        raise PodmanError(f"podman of {user}: {why}")
     # The user's own containers.conf could send the questions to another machine; the place of the storage is in another file.
     variables = {"HOME": fields[5], "XDG_RUNTIME_DIR": f"/run/user/{fields[2]}", "CONTAINERS_CONF": "/dev/null"}
     # Podman does not go on without the folder that its storage was used with. systemd 247 removes it as soon as no unit needs it.

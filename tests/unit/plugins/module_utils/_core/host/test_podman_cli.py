@@ -48,6 +48,12 @@ def test_who_has_no_account_is_named(tmp_path: Path) -> None:
         podman_cli.account_of(Host(str(tmp_path), run=passwd), "bob")
 
 
+def test_accounts_that_cannot_be_asked_are_not_taken_for_none(tmp_path: Path) -> None:
+    host = Host(str(tmp_path), run=lambda dummy, timeout: Command(124, "", f"getent: no answer within {timeout:g} s"))
+    with pytest.raises(PodmanError, match=r"podman of bob: who that is cannot be asked: .*no answer within 60 s"):
+        podman_cli.account_of(host, "bob")
+
+
 class Asked:
     """Answers in the place of a user's process, by what the request has."""
 
