@@ -29,6 +29,7 @@ TOPS = {
     "_core/gc/gc_pass.py ended": "the pass says so",
     "_core/gc/gc_pass.py tick": "nothing is removed",
     "_core/host/state.py leave_nothing": "all stays, and the lock is released",
+    "_core/host/mounts.py holders": "a process that may use a mount counts as one that does",
     "_core/host/program_check.py looked_at": "an item: unknown",
     "_core/host/program_check.py installed": "it is not known whether the program is as it was installed",
     "_core/cli/status_text.py status_lines": "there is no CPU map, and why",

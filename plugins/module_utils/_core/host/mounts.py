@@ -11,7 +11,7 @@ import typing as t
 
 from ..model.values.records import NamedTuple
 from . import process
-from .files import Host
+from .files import Host, Unreadable
 
 # PID 1's view: the hardened agent has a mount namespace of its own.
 TABLE = "/proc/1/mountinfo"
@@ -59,19 +59,28 @@ def unescaped(text: str) -> str:
 
 
 def holders(host: Host, mount: Mount, limit: int = 5) -> list[str]:
-    """Processes that use the mount (maps, root, working directory, open files), as "name (pid)", at most ``limit``."""
-    prefix = mount.path + "/"
+    """Processes that use the mount, as "name (pid)", at most ``limit``; with the error, those of which that cannot be read.
+
+    The maps of a large process can have more bytes than are read, and any user can have such a process.
+    """
     found: list[str] = []
-    for pid in host.names("/proc"):
-        if not pid.isdecimal():
-            continue
-        used = any(line[-1:] and prefix in line for line in (host.read(f"/proc/{pid}/maps") or "").splitlines())
-        for name in () if used else ("cwd", "root"):
-            used = used or ((host.link(f"/proc/{pid}/{name}") or "") + "/").startswith(prefix)
-        for name in () if used else host.names(f"/proc/{pid}/fd"):
-            used = used or (host.link(f"/proc/{pid}/fd/{name}") or "").startswith(prefix)
+    for pid in filter(str.isdecimal, host.names("/proc")):
+        said = ""
+        try:
+            used = uses(host, pid, f"{mount.path}/")
+        except Unreadable as error:
+            used, said = True, f", of which that is not known ({error})"
         if used:
-            found.append(f"{process.name(host, pid) or '?'} ({pid})")
+            found.append(f"{process.name(host, pid) or '?'} ({pid}){said}")
             if len(found) == limit:
                 break
     return found
+
+
+def uses(host: Host, pid: str, prefix: str) -> bool:
+    """Whether a process has maps, its root, its working directory or open files below a path."""
+    if any(line[-1:] and prefix in line for line in (host.read(f"/proc/{pid}/maps") or "").splitlines()):
+        return True
+    if any(((host.link(f"/proc/{pid}/{name}") or "") + "/").startswith(prefix) for name in ("cwd", "root")):
+        return True
+    return any((host.link(f"/proc/{pid}/fd/{name}") or "").startswith(prefix) for name in host.names(f"/proc/{pid}/fd"))

@@ -274,6 +274,24 @@ def test_drift_without_root_is_unknown_and_not_in_sync(rolled: node.Node) -> Non
     assert (status["in_sync"], [item["verdict"] for item in status["items"]]) == (False, ["unknown"])
 
 
+def test_a_process_with_more_maps_than_are_read_hides_no_other_drift(rolled: node.Node) -> None:
+    """Any user can have one, and so has a database; whether it uses a mount that differs is not known."""
+    table = rolled.get("/proc/1/mountinfo")
+    rolled.put("/proc/1/mountinfo", table.replace("mode=0770", "mode=0700").replace("mode=770", "mode=700"))
+    assert rolled.get("/proc/1/mountinfo") != table
+    rolled.put("/proc/4711/maps", "7f00-7f01 rw-p 0 00:00 0 /srv/data\n" * 150000)
+    rolled.put("/proc/4711/comm", "java\n")
+    with rolled.by_hand():
+        rolled.systemd.tamper("system.slice", "0-7")
+    runs.tick(rolled.host())
+    assert rolled.cpus("system.slice") == node.RESERVED
+    (item,) = runs.plan(rolled.host())
+    assert (item.subject, item.verdict) == ("/dev/hugepages-2Mi", "unchangeable")
+    assert (
+        "in use by java (4711), of which that is not known (/proc/4711/maps: cannot be read: it has more" in item.reason
+    )
+
+
 def test_a_profile_that_no_longer_fits_the_machine_is_an_error_until_it_fits_again(rolled: node.Node) -> None:
     pool = {"size": "2Mi", "count": 32, "node": 1}
     assert not runs.declare(rolled.host(), memory={"hugepages": [pool]}).error
