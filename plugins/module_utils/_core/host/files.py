@@ -419,7 +419,8 @@ class Host:
 
         Only the kernel is asked where it is mounted: none of its folders is looked into, and no program answers for it (FUSE).
         """
-        for line in (self.read("/proc/self/mountinfo") or "").splitlines():
+        # A folder's name may have what ends a line elsewhere; the kernel writes a line feed as \012.
+        for line in (self.read("/proc/self/mountinfo") or "").split("\n")[:-1]:
             mount, dummy, number, dummy, folder, dummy = line.split(" ", 5)
             kind = line.partition(" - ")[2].split(" ")[0]
             local = not number.startswith("0:") or kind in ("bcachefs", "btrfs", "overlay", "tmpfs", "zfs")

@@ -260,6 +260,9 @@ def test_space_by_the_device_is_what_the_kernel_has_mounted(monkeypatch: pytest.
     shown["/proc/self/mountinfo"] = "1 0 8:1 / / rw - ext4 x rw\n9 0 8:2 / / rw - ext4 x rw\n"
     assert host.device_space("8:1")
     assert host.device_space("8:2") is None, "another mount hides it"
+    named = "8 0 0:50 / /home/a/x\rb\u2028c rw - fuse.x x rw\n"
+    shown["/proc/self/mountinfo"] = f"{named}1 0 8:1 / / rw - ext4 x rw\n"
+    assert host.device_space("8:1"), "a user gives folders such names"
 
 
 @pytest.mark.parametrize(("number", "call"), [(errno.EIO, "open"), (errno.EMFILE, "open"), (errno.EIO, "statvfs")])
