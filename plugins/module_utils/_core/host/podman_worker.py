@@ -292,7 +292,7 @@ def device_of(path: str) -> str:
     try:
         with open(f"/proc/self/fdinfo/{folder}", encoding="ascii") as file:
             mount = next(line.split()[1] for line in file if line.startswith("mnt_id:"))
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace", newline="\n") as file:
             return next((line.split(" ")[2] for line in file if line.startswith(f"{mount} ")), "")
     finally:
         os.close(folder)

@@ -213,6 +213,22 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     assert os.makedev(*map(int, device.split(":"))) == tmp_path.stat().st_dev
 
 
+def test_a_folders_name_is_no_line_of_the_table_of_mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user of FUSE may mount on a folder whose name goes on, for Python, as the line of another mount."""
+    shown = {
+        "fdinfo": "pos:\t0\nmnt_id:\t7\n",
+        "mountinfo": "5 1 0:50 / /a\r7 rw - fuse.x x rw\n7 1 8:1 / / rw - ext4 x rw\n",
+    }
+    for name, text in shown.items():
+        (tmp_path / name).write_bytes(text.encode())
+
+    def opened(path: str, **words: t.Any) -> t.IO[str]:
+        return open(tmp_path / path.split("/")[3], **words)
+
+    monkeypatch.setattr(podman_worker, "open", opened, raising=False)
+    assert podman_worker.device_of(str(tmp_path)) == "8:1"
+
+
 def test_a_failure_is_named_by_its_code() -> None:
     def fail(*dummy: object) -> t.NoReturn:
         raise Failed(124, "late")
