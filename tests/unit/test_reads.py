@@ -48,6 +48,7 @@ VALUES = {
 }
 # Questions without which every decision is the same.
 WORTHLESS = {
+    "_core/host/agent_now.py holder": "a name beside what is said anyway",
     "_core/host/running_names.py docker_name": "a name, in place of which the container's id is shown",
     "_core/host/pid_namespaces.py first_process": "a path that a process names; without it the lowest PID is taken",
 }

@@ -62,11 +62,12 @@ def span(text: str) -> float:
 def holder(host: Host, but: str) -> str:
     """The process that holds the node's lock (proc_locks(5)); "" where none does, or the process ``but``.
 
-    Any user may have a file with the same inode number on another file system.
+    Any user may have a file with the same inode number on another file system, and so many locks that the table is too large to be read.
     """
     found = host.found(LOCK)
     file = found and f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
-    for line in (host.read("/proc/locks") or "").splitlines():
+    table: t.Optional[str] = host.if_readable(host.read, "/proc/locks")
+    for line in (table or "").splitlines():
         words = line.split()
         if len(words) == 8 and words[1] == "FLOCK" and words[5] == file and words[4] != but:
             return f"{process.name(host, words[4]) or 'a program'} (process {words[4]})"

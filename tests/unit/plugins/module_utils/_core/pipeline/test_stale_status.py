@@ -260,6 +260,14 @@ def test_the_holder_of_the_lock_is_named(kept: node.Node) -> None:
     )
 
 
+def test_locks_of_users_keep_no_status_from_its_readers(kept: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    """Any user may have so many that the kernel's table is too large to be read."""
+    kept.wait(31)
+    stopped(kept)
+    kept.put("/proc/locks", "1: FLOCK  ADVISORY  READ 811 00:19:5 0 EOF\n" * 120000)
+    assert {in_sync for in_sync, dummy in answers(kept, capsys).values()} == {False}
+
+
 @pytest.mark.parametrize(("up", "fresh"), [("5012.34 9.9\n", True), ("5031.50 9.9\n", False), (None, False)])
 def test_a_copy_of_a_node_is_judged_by_when_it_was_made(up: str | None, fresh: bool, kept: node.Node) -> None:
     if up is not None:
