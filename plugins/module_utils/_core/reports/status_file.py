@@ -11,7 +11,7 @@ import json
 import typing as t
 
 from ..constants import SCHEMA
-from ..host import cgroup, hugepage_files, lock, state
+from ..host import cgroup, hugepage_files, lock, pause_file, state
 from ..host.files import Host
 from ..managers import agent_install, registry
 from ..managers import cpu as cpu_manager
@@ -107,6 +107,8 @@ def status(
         for change in outcome.remaining
     ]
     totals, options = previous.get("totals", {}), agent_install.installed(host) if context or error else None
+    # Little is read where something cannot be; and an agent whose file is lost runs on.
+    as_before = not (context or error) or (options is None and pause_file.ticks(host))
     last: LastChanged = {"time": now, "changes": [change_to_dict(change) for change in outcome.applied]}
     return {
         "schema": SCHEMA,
@@ -114,8 +116,7 @@ def status(
         "mode": context.profile.mode if context else None,
         "time": now,
         "time_since_boot": int(host.uptime()),
-        # Little is read where something cannot be.
-        "interval": options.interval if options else None if context or error else previous.get("interval"),
+        "interval": options.interval if options else previous.get("interval") if as_before else None,
         "in_sync": not items and not said,
         "error": said or None,
         "paused": paused,

@@ -200,6 +200,21 @@ def test_the_interval_of_the_agent_counts(fake: node.Node, capsys: pytest.Captur
     assert {in_sync for in_sync, dummy in answers(fake, capsys).values()} == {False}
 
 
+def test_the_interval_of_an_agent_whose_file_is_lost_counts_as_before(fake: node.Node) -> None:
+    """It runs on (docs/maintenance.md)."""
+    runs.install(fake.host(), options=runs.OPTIONS._replace(interval=60))
+    runs.declare(fake.host())
+    fake.drop(state.AGENT)
+    for dummy in range(2):
+        fake.wait(60)
+        runs.tick(fake.host())
+    fake.wait(59)
+    assert status_command.published_now(fake.host())["stale"] is None
+    fake.wait(130)
+    stopped(fake)
+    assert status_command.published_now(fake.host())["stale"].startswith(f"{TIMER} is inactive")
+
+
 def test_a_run_renews_a_report_that_is_too_old(kept: node.Node) -> None:
     """Also one that changes nothing, which writes nothing while the report is young."""
     kept.wait(29)
