@@ -238,7 +238,8 @@ def go_back(host: Host, found: Pending) -> Outcome:
     known = unconfirmed_file.rejected(host)
     # A way back that failed is repeated every few seconds: the list may have the profile already.
     is_known = any(one.hash == found.hash for one in known)
-    if not found.failed and not is_known:
+    # A damaged list keeps back each profile but the one applied last: a new one would take up those that only it had.
+    if not found.failed and not is_known and not unconfirmed_file.rejected_damaged(host):
         rejected = Rejected(found.hash, found.name, int(host.now()), found.why_back)
         unconfirmed_file.save_rejected(host, unconfirmed.with_rejected(known, rejected))
     if found.before is None:

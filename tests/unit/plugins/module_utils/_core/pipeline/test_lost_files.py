@@ -401,6 +401,27 @@ def test_a_damaged_pause_lasts_as_long_as_it_was_published(fake: node.Node) -> N
     assert fake.get("/proc/sys/kernel/pid_max") == "60000\n"
 
 
+@pytest.mark.parametrize("how", ["emptied", "folder"])
+def test_a_profile_that_went_back_is_not_taken_up_once_the_list_of_these_was_lost(how: str, fake: node.Node) -> None:
+    """Not either after another one went back meanwhile."""
+    rolled(fake)
+    went_back(fake)
+    first = profile.to_data(profile.parse({**copy.deepcopy(PROFILE), "pids": {"pid_max": 70000}}))
+    other = profile.parse({**copy.deepcopy(PROFILE), "pids": {"pid_max": 90000}})
+    terms = confirming.Terms(SECONDS)
+    assert not locked_run.locked(fake.host(), lambda: confirming.declare(fake.host(), other, None, terms)).error
+    damage(fake, state.REJECTED, how, {})
+    fake.wait(SECONDS + 1)
+    runs.command(fake.host(), "confirm", "--tick")
+    assert fake.get("/proc/sys/kernel/pid_max") == "60000\n"
+    for one in (first, profile.to_data(other)):
+        fake.put(state.DECLARED, json.dumps(one))
+        fake.wait(10)
+        runs.tick(fake.host())
+        assert fake.get("/proc/sys/kernel/pid_max") == "60000\n"
+        assert state.REJECTED in told(fake)
+
+
 def test_a_plan_whose_lock_was_deleted_is_not_carried_out(fake: node.Node) -> None:
     rolled(fake)
     host, before = fake.host(), cpus(fake, "dataplane", "one")
