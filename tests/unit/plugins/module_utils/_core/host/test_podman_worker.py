@@ -222,7 +222,7 @@ def test_a_folders_name_is_no_line_of_the_table_of_mounts(tmp_path: Path, monkey
     for name, text in shown.items():
         (tmp_path / name).write_bytes(text.encode())
 
-    def opened(path: str, **words: t.Any) -> t.IO[str]:
+    def opened(path: str, **words: t.Any) -> t.Any:
         return open(tmp_path / path.split("/")[3], **words)
 
     monkeypatch.setattr(podman_worker, "open", opened, raising=False)
