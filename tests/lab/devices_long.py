@@ -142,25 +142,51 @@ def one_node() -> None:
 
 # In a container: whether it has the device file and opens it, what the vendor's spec adds, and what Corral does.
 FINDS = (
-    "for one in /dev/tty5*; do [ -c $one ] && echo $one && : <$one && echo opened; done;"
+    "for file in /dev/tty5*; do [ -c $file ] && echo $file && : <$file && echo opened; done;"
     " echo $VENDOR_WIDGET $VENDOR_ALL $CORRAL_DEVICES_VENDOR_EXAMPLE_WIDGET; cat /vendor/words"
 )
 
 
+OPENED = "/run/opens-lone"
+LONE = f"""{OFTEN}[Service]
+ExecStart=/bin/sh -c 'for file in /dev/tty50 /dev/tty51 /dev/tty52; do true <$file && echo $file; done >{OPENED}; exec sleep infinity'
+"""
+
+
 def vendors_spec() -> None:
-    """A device of another vendor's CDI spec is a container's with all that the spec adds; the vendor's file stays as it is."""
+    """A device of another vendor's CDI spec is a container's with all that the spec adds; the vendor's file stays as it is.
+
+    A unit opens its device, and the files that the spec adds to each device.
+    """
     before = stamp()
     image()
-    one = {"name": WIDGET, "match": {"cdi": WIDGET}}
+    widget = {"name": WIDGET, "match": {"cdi": WIDGET}}
     crate = {"name": "crate", "match": {"container": "crate"}, "hold": "running", "limits": {WIDGET: 1}}
-    with declared({}, [crate], devices=[one]):
+    with declared({"lone.service": LONE}, [crate, workload("lone", {WIDGET: 1})], devices=[widget]):
         run("corral", "admit", "crate")
         expect("its device", ids("crate"), [f"{WIDGET}=w0"])
         words = ("podman", "run", "--rm", "--network=none", "--cgroup-parent=corral.slice/corral-crate.slice")
         said = run(*words, "--name=crate", "--device=corral.node/grant=crate", "busybox", "sh", "-c", FINDS).split()
         expect(
-            "what it finds", said, ["/dev/tty50", "opened", "w0", "all", f"{WIDGET}=w0", "words", "of", "the", "vendor"]
+            "what it finds",
+            said,
+            [
+                "/dev/tty50",
+                "opened",
+                "/dev/tty52",
+                "opened",
+                "w0",
+                "all",
+                f"{WIDGET}=w0",
+                "words",
+                "of",
+                "the",
+                "vendor",
+            ],
         )
+        run("systemctl", "start", "lone")
+        wait("lone has tried", lambda: os.path.exists(OPENED) and "tty52" in read(OPENED))
+        expect("what a unit with the other device opens", read(OPENED).split(), ["/dev/tty51", "/dev/tty52"])
         in_sync()
         run("corral", "release", "crate")
         expect("the vendor's spec after the release", stamp(), before)

@@ -24,6 +24,7 @@ devices:
       deviceNodes: [{path: /dev/tty51}]
       env: [VENDOR_WIDGET=w1]
 containerEdits:
+  deviceNodes: [{path: /dev/tty52}]
   env: [VENDOR_ALL=all]
   mounts: [{hostPath: /etc/vendor, containerPath: /vendor, options: [ro, bind]}]
 """
