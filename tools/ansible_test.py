@@ -128,20 +128,28 @@ def output(
 
 
 def sanity_once_each() -> Tally:
-    """Run all sanity tests with .venv's ansible-core, `import` with the oldest Python alone, `pylint` over the plugins.
+    """Run all sanity tests with .venv's ansible-core; `pylint` and `import` over what knows Ansible alone.
 
-    pylint takes as long as all others, most of it over tests, for which ruff has its rules. `import` takes as long for each Python
-    as a sixth of all others: what Python's library lacks in between it lacks in the oldest or in the newest. The test `compile`
-    has them all, and make test-long has all of it.
+    Over the core pylint takes as long as all other tests, and finds what ruff and mypy find: its own rules of Ansible are for plugins.
+    `import` takes as long for each Python: modules import most of the core, and its unit tests, which run with the oldest Python as
+    well, the rest. make test-long has all of it.
     """
     if os.environ.get("CORRAL_LONG"):
         return sanity()
     total = sanity(["--skip-test", "import", "--skip-test", "pylint"])
-    total = total.plus(sanity(["--test", "pylint", "plugins/"], part="-pylint"))
+    total = total.plus(sanity(["--test", "pylint", *beside_core()], part="-pylint"))
     # Where there is a Python for the newest ansible-core, its own sanity tests import with that one.
     for version in oldest_and_newest()[: 1 if venvs.newest_python() else 2]:
-        total = total.plus(sanity(["--test", "import", "--python", version], part=f"-import-{version}"))
+        words = ["--test", "import", "--python", version, *beside_core()]
+        total = total.plus(sanity(words, part=f"-import-{version}"))
     return total
+
+
+def beside_core() -> list[str]:
+    """The plugins, and of module_utils what knows Ansible."""
+    files = (setup.CHECKOUT / "plugins").rglob("*.py")
+    paths = (path.relative_to(setup.CHECKOUT).as_posix() for path in files if "_core" not in path.parts)
+    return sorted(paths)
 
 
 def oldest_and_newest(venv: pathlib.Path = setup.VENV) -> list[str]:
