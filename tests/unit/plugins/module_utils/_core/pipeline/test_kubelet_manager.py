@@ -840,6 +840,21 @@ def test_a_stopped_kubelet_is_not_started(fake: node.Node, kubelet: FakeKubelet)
     assert kubelet.pid, "its state was set aside"
 
 
+def test_the_state_of_a_stopped_kubelet_that_has_pods_is_not_set_aside_without_a_word_about_draining(
+    fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    rolled_out(fake, **STATIC)
+    exclusive_pod(fake)
+    kubelet.stop(fake)
+    before = fake.get(STATE)
+    (line,) = refusal(fake, **STATIC, max_pods=20)
+    assert line.startswith(f"kubelet.drain: the kubelet would not start with {STATE}")
+    assert not runs.declare(fake.host(), kubelet=STATIC).error
+    assert fake.get(STATE) == before, "it is the profile that is applied"
+    rolled_out(fake, **STATIC, drain="none")
+    assert not fake.has(STATE)
+
+
 def test_a_stopped_kubelet_without_a_configuration_of_others_is_one(fake: node.Node, kubelet: FakeKubelet) -> None:
     """Its unit has --config-dir alone."""
     kubelet.stop(fake)

@@ -128,6 +128,11 @@ def test_a_shared_slice_waits_on_spare_cpus() -> None:
     ]
 
 
+def test_a_shared_slice_waits_on_spare_cpus_and_leaves_others_free() -> None:
+    moves = follow(tree("rrrssx", "rr.xxs"), frozenset({0, 1}))
+    assert moves[2:4] == [("corral.slice", frozenset({0, 1})), ("machine.slice", frozenset({0, 1}))]
+
+
 def test_a_slice_outside_the_cycle_lends_a_cpu() -> None:
     moves = follow(exclusive("xyzz", "yxzz"), NONE)
     assert [cpus for unit, cpus in moves if unit == "corral_z.slice"] == [frozenset({2}), frozenset({2, 3})]
@@ -207,6 +212,12 @@ def test_no_shared_slice_requests_what_an_exclusive_one_still_has(now: str, want
             held = [has[one.unit] & cpus & left.unasked for one in slices if one.exclusive]
             assert not any(held), "requested while it was in use"
     assert has == {one.unit: one.wanted for one in slices}
+
+
+def test_a_slice_that_has_what_it_wants_requests_no_cpu_that_an_exclusive_slice_keeps() -> None:
+    ended = Slice("ended", frozenset({2}), NONE, exclusive=True)
+    left = Slice("left", frozenset({2, 3}), frozenset({2, 3}), unasked=frozenset({2}))
+    assert handover.order([ended, left], NONE) == []
 
 
 EVERY = frozenset(range(5))

@@ -373,6 +373,22 @@ def test_a_larger_minimum_of_the_shared_pool_takes_from_the_last() -> None:
     assert "the shared pool would be too small; refused:" in told(found)[0]
 
 
+@pytest.mark.parametrize(("alive", "first"), [({"b"}, "2-3,6-7"), (set(), "2-5")])
+def test_a_larger_grant_takes_no_cpus_on_which_another_workload_runs_that_is_not_decided_on_yet(
+    alive: set[str], first: str
+) -> None:
+    node = Node()
+    node.guaranteed("a", 2)
+    node.guaranteed("b", 2)
+    node.alive = alive
+    for name, count in (("a", 4), ("b", 3)):
+        node.workloads[name] = profile.parse_workloads(
+            [{"name": name, "match": {"unit": f"{name}.service"}, "limits": {"cpu": count, "memory": "1Mi"}}]
+        )[0]
+    node.allocate()
+    assert node.cpus("a") == first
+
+
 @pytest.mark.parametrize("hold", ["running", "declared"])
 def test_a_shared_cpu_that_goes_offline_ends_no_grant_on_others(hold: str) -> None:
     node = Node(1, 8, cpu={"shared": {"min_cpus": 2}})
@@ -484,6 +500,16 @@ def test_a_hold_that_changes_leaves_the_cpus_alone() -> None:
     assert (node.cpus("a"), node.grant("a").hold, node.grant("a").instance) == ("2-5", "declared", "")
     node.guaranteed("a", 4, hold=RUN)
     assert (node.cpus("a"), node.grant("a").hold) == ("2-5", RUN)
+
+
+def test_a_slice_without_memory_nodes_is_no_grant_of_memory() -> None:
+    node = Node(2, 6, 1, node_memory=GIB)
+    node.change(memory={"policy": "static"}, topology={"policy": "single-numa-node"})
+    node.guaranteed("a", 2, "100Mi")
+    (before,) = node.held
+    node.held = (before._replace(blocks=(), mems=None),)
+    assert told(node.allocate()) == ["other amounts of memory are declared"]
+    assert node.held == (before,)
 
 
 def test_a_grant_that_the_slices_show_is_completed_where_it_is() -> None:
