@@ -81,6 +81,8 @@ def build(root: Path, pods: int) -> None:
     write(root, "var/lib/kubelet/cpu_manager_state", json.dumps(data))
     write(root, "var/lib/kubelet/config.yaml", CONFIG)
     write(root, "sys/fs/cgroup/cgroup.controllers", "cpuset")
+    write(root, "sys/fs/cgroup/system.slice/kubelet.service/cgroup.procs", "1047\n")
+    write(root, "sys/fs/cgroup/system.slice/cpuset.cpus.effective", "0-1")
     write(root, "proc/1047/comm", "kubelet\n")
     write(root, "proc/1047/cmdline", "/usr/bin/kubelet\0--config=/var/lib/kubelet/config.yaml\0")
     write(root, "proc/1047/stat", f"1047 (kubelet) S {'0 ' * 18}500 0")

@@ -89,6 +89,11 @@ def spent(command: list[str]) -> float:
     return usage.ru_utime + usage.ru_stime
 
 
+def progress(text: str) -> None:
+    """A line for who waits; not part of the report."""
+    print(f"==> {text}", file=sys.stderr, flush=True)
+
+
 def output(python: str, options: t.Sequence[str], code: str) -> str:
     """What this code prints."""
     words = [python, *options, "-c", code]
@@ -130,7 +135,8 @@ def measure(python: str, program: str, root: str, turns: int, command: list[str]
         FULL: kept.unlink,
     }
     taken: dict[str, list[float]] = {name: [] for name in (*dict(EMPTY), *before)}
-    for dummy in range(turns):
+    for turn in range(1, turns + 1):
+        progress(f"turn {turn} of {turns}")
         for name, options in EMPTY:
             taken[name].append(spent([python, *options, "-c", "pass"]))
         for name, prepare in before.items():
@@ -214,13 +220,15 @@ def main() -> int:
     for workloads in args.workloads:
         devices, tenants = (min(number, workloads) for number in (args.devices, args.tenants))
         more = f", {devices} devices, {tenants} tenants" if devices or tenants else ""
-        print(f"{workloads or 'No'} workloads{more}:\n")
+        print(f"{workloads or 'No'} workloads{more}:\n", flush=True)
+        progress("making a node")
         with tempfile.TemporaryDirectory(prefix="corral-") as folder:
             program, root = tick_node.make(Path(folder), args.python, workloads, devices, tenants)
             worst = max(worst, measure(args.python, program, root, args.turns, []))
         print()
     for what, section in KUBELETS.items() if args.kubelet else ():
-        print(f"Beside a kubelet, {what}:\n")
+        print(f"Beside a kubelet, {what}:\n", flush=True)
+        progress("making a node")
         with tempfile.TemporaryDirectory(prefix="corral-") as folder:
             program, root = tick_node.make(Path(folder), args.python, 0, kubelet=section, beside=True)
             worst = max(worst, measure(args.python, program, root, args.turns, []))
