@@ -167,7 +167,6 @@ def followed(
     known.update((one.id, one) for found in devices.values() for one in found)
     rows = [(grant.workload, one, identity(one)) for grant in granted for one in grant.devices]
     owners = {one.id: name for name, one, own in rows if one.id in known and is_still(own, known[one.id])}
-    ids = {row[1].id for row in rows}
     files = {file for one in known.values() for file in one.files}
 
     def is_granted(device: Device, own: frozenset[str]) -> bool:
@@ -185,7 +184,7 @@ def followed(
             return one
         # A file that one of the others has as well, such as one for control, is no name for it.
         name = min(own, key=lambda key: (not PCI_ADDRESS.fullmatch(key), key in files, key))
-        return one if name in ids else one._replace(id=name, keys=tuple(key for key in one.keys if key != one.id))
+        return one._replace(id=name, keys=tuple(key for key in one.keys if key != one.id))
 
     return [
         grant._replace(devices=tuple(now(grant.workload, one) for one in grant.devices)) if grant.devices else grant
