@@ -67,7 +67,7 @@ def stop(host: Host, instance: str, run_id: str) -> int:
         )
         sys.stdout.write(f"{name}: {said}\n")
         return IN_SYNC
-    locked_run.locked(host, lambda: released(host, name, run_id), publish=published)
+    locked_run.locked(host, lambda: admit_workload.stop(host, name, run_id), publish=published)
     sys.stdout.write(f"{shown(name, None)}\n")
     return IN_SYNC
 
@@ -123,14 +123,6 @@ def let_start(host: Host, name: str) -> None:
     if "@" in name:
         host.write_file(workload_units.unit_file(name), "")
     host.write_file(workload_units.granted_file(name), "")
-
-
-def released(host: Host, name: str, run: str) -> Admission:
-    """Take back what a run held; a start without a grant may not begin."""
-    found = admit_workload.stop(host, name, run)
-    if admit_workload.grant_named(host, name) is None:
-        host.remove(workload_units.granted_file(name))
-    return found
 
 
 def published(host: Host, found: Admission) -> None:

@@ -106,6 +106,28 @@ def test_a_release_while_a_start_waits_lets_nothing_start_without_a_grant(rolled
     assert services.start(rolled, BATCH)
 
 
+def test_the_late_end_of_an_earlier_run_leaves_a_start_that_waits_its_grant(rolled: node.Node) -> None:
+    assert services.start(rolled, BATCH)
+    late = rolled.holders[HOLDER]
+    services.stop(rolled, BATCH)
+    assert services.wait(rolled, BATCH)
+    link = rolled.root / services.INVOCATIONS / f"invocation:{HOLDER}"
+    link.unlink()
+    link.symlink_to(late)
+    assert services.corral(rolled, rolled.host(), "release", "--stop", HOLDER)
+    link.unlink()
+    link.symlink_to(rolled.holders[HOLDER])
+    assert (names(rolled), rolled.has(GRANTED)) == ({NAME}, True)
+    assert services.go_on(rolled, BATCH)
+
+
+def test_a_holder_that_stops_leaves_no_file_of_a_grant_that_is_not_there(rolled: node.Node) -> None:
+    rolled.put(GRANTED, "")
+    services.invocation(rolled, HOLDER)
+    services.let_go(rolled, HOLDER, rolled.host())
+    assert not rolled.has(GRANTED)
+
+
 def test_what_grants_where_there_is_none_grants_nothing_beside_no_holder(rolled: node.Node) -> None:
     """A start is cancelled while its grant is made: systemd stops the holder, and goes on with what came after that."""
     assert services.again(rolled, r"corral-regrant@batch:batch\x40a.service", rolled.host())
