@@ -19,12 +19,13 @@ from ..model.plan.plan import RELEASE, Step
 from ..model.plan.undo import Original
 from ..model.profile.schema_types import is_own
 from ..model.systemd import unit_limits
-from ..model.systemd.unit_property import DEVICE_ALLOW, control_file
+from ..model.systemd.unit_property import DEVICE_ALLOW
 from ..model.workload.grants import is_exclusive, is_workloads
 from . import cgroup, kernel_text, mounts, state, systemd, workload_state
 from .files import Host
 
 if t.TYPE_CHECKING:
+    from ..model.values.vocabulary import StepKind
     from .thread_masks import Masks
 
 READ_BACK_SECONDS = 3.0
@@ -37,55 +38,40 @@ class StepFailed(Exception):
 
 def observe(host: Host, step: Step) -> Original:
     """The state before the step: enough to restore it (see undo.py)."""
-    before = Original(step.kind, step.target)
+    before = Original(step.kind, step.target, step.name)
+    before = before._replace(made=missing_folders(host, before.location))
     if step.kind in ("file", "link"):
-        text = None if host.link(step.target) is not None else host.read_bytes(step.target)
+        link = host.link(step.target)
+        text = None if link is not None else host.read_bytes(step.target)
         shown = None if text is None else text.decode("utf-8", "surrogateescape")
-        return before._replace(
-            value=shown,
-            link=host.link(step.target),
-            mode=host.mode(step.target) or step.mode,
-            made=missing_folders(host, step.target),
-        )
+        return before._replace(value=shown, link=link, mode=host.mode(step.target) or step.mode)
     if step.kind == "compile":
         # Of a program that is new: this one record stands for all of its files.
         missing = [name for name in step.name.splitlines() if not host.exists(f"{step.target}/{name}")]
-        return before._replace(name="\n".join(missing), made=missing_folders(host, step.target))
+        return before._replace(name="\n".join(missing))
     if step.kind in ("value", "pool"):
         return before._replace(value=(host.read(step.target) or "").strip())
     if step.kind == "partition":
         # For an invalid partition the requested kind is recorded: the kernel accepts no other value.
         return before._replace(value=(host.read(step.target) or partitions.MEMBER).split()[0])
     if step.kind == "cpuset":
-        found = host.read(f"{step.target}/cpuset.cpus")
-        return before._replace(name=step.name, value=None if found is None else found.strip())
+        cpus = host.read(f"{step.target}/cpuset.cpus")
+        return before._replace(value=None if cpus is None else cpus.strip())
     if step.kind == "property":
-        control = control_file(step.target, step.name, runtime=True)
         is_list = step.name == DEVICE_ALLOW
-        return before._replace(
-            name=step.name,
-            value="\n".join(devices_allowed(host, step.target))
-            if is_list
-            else live_value(host, step.target, step.name),
-            runtime=host.read(control),
-            active=cgroup.exists(host, step.target),
-            made=missing_folders(host, control),
-        )
+        value = "\n".join(devices_allowed(host, step.target)) if is_list else live_value(host, step.target, step.name)
+        active = cgroup.exists(host, step.target)
+        return before._replace(value=value, runtime=host.read(before.location), active=active)
     if step.kind == "unit":
         slice_there = step.target.endswith(".slice") and cgroup.exists(host, step.target)
         return before._replace(active=slice_there or bool(step.target and systemd.active(host, [step.target])))
     if step.kind == "controller":
-        return before._replace(
-            name=step.name, active=step.name in cgroup.delegated(host, step.target.rpartition("/")[0])
-        )
+        return before._replace(active=step.name in cgroup.delegated(host, step.target.rpartition("/")[0]))
     if step.kind == "driver":
         from . import pci_driver
 
         return before._replace(value=pci_driver.bound_by_corral(host, step.target))
-    if step.kind == "mount":
-        mounted = mounts.at(host, step.name) is not None
-        return before._replace(name=step.name, active=mounted, made=missing_folders(host, f"{step.name}/."))
-    return before
+    return before._replace(active=step.kind == "mount" and mounts.at(host, step.name) is not None)
 
 
 def perform(host: Host, step: Step, masks: t.Optional[Masks] = None) -> None:
@@ -93,51 +79,29 @@ def perform(host: Host, step: Step, masks: t.Optional[Masks] = None) -> None:
 
     ``masks`` is what threads chose for themselves, one and the same for all steps of a plan.
     """
-    if step.kind == "file":
-        if step.value is None:
-            host.remove(step.target)
-        else:
-            host.write_file(step.target, step.value, step.mode)
+    PERFORM[step.kind](host, step, {} if masks is None else masks)
+
+
+def write_file(host: Host, step: Step, dummy: Masks) -> None:
+    """Write or remove a file or link."""
+    if step.value is None:
+        host.remove(step.target)
     elif step.kind == "link":
-        if step.value is None:
-            host.remove(step.target)
-        else:
-            host.write_link(step.target, step.value)
-    elif step.kind == "folder":
-        host.remove_dir(step.target)
-    elif step.kind == "value":
-        write_value(host, step)
-    elif step.kind == "pool":
-        fill_pool(host, step)
-    elif step.kind == "partition":
-        set_partition(host, step)
-    elif step.kind == "controller":
-        host.write_value(step.target, step.text or "")
-    elif step.kind == "cpuset":
-        set_cpuset(host, step)
-    elif step.kind == "property" and step.name == DEVICE_ALLOW:
-        set_devices(host, step)
-    elif step.kind == "property":
-        set_property(host, step, {} if masks is None else masks)
-    elif step.kind == "unit":
-        control_unit(host, step)
-    elif step.kind == "mount":
-        control_mount(host, step)
-    elif step.kind == "compile":
-        compile_folder(host, step)
-    elif step.kind == "driver":
-        bind_driver(host, step)
-    elif step.kind in ("hook", "health"):
-        from . import node_hooks
-
-        said = node_hooks.refused(host, step)
-        if said:
-            raise StepFailed(said)
+        host.write_link(step.target, step.value)
     else:
-        raise StepFailed(f"{step.kind}: no such kind of step")
+        host.write_file(step.target, step.value, step.mode)
 
 
-def bind_driver(host: Host, step: Step) -> None:
+def take_part(host: Host, step: Step, dummy: Masks) -> None:
+    """Run a program of the administrator's, or wait for a service."""
+    from . import node_hooks
+
+    said = node_hooks.refused(host, step)
+    if said:
+        raise StepFailed(said)
+
+
+def bind_driver(host: Host, step: Step, dummy: Masks) -> None:
     """Bind a PCI function to a driver, or back to the one that it had."""
     from . import pci_driver  # Few nodes have drivers to bind.
 
@@ -168,7 +132,7 @@ def live_value(host: Host, unit: str, name: str) -> t.Optional[str]:
     return None if text is None else text.strip()
 
 
-def write_value(host: Host, step: Step) -> None:
+def write_value(host: Host, step: Step, dummy: Masks) -> None:
     """Write a kernel file whose content reads back as written."""
     wanted = step.value or ""
     host.write_value(step.target, wanted)
@@ -177,7 +141,7 @@ def write_value(host: Host, step: Step) -> None:
         raise StepFailed(f"{step.target}: {wanted} was written and the kernel keeps {' '.join(got) or 'nothing'}")
 
 
-def set_partition(host: Host, step: Step) -> None:
+def set_partition(host: Host, step: Step, dummy: Masks) -> None:
     """Make a control group a partition, or end its partition.
 
     The kernel takes one that cannot be without an error: that is not a failure here, what became of it is read by the next
@@ -207,7 +171,7 @@ def write_partition(host: Host, path: str, kind: str) -> None:
         time.sleep(0.02)
 
 
-def fill_pool(host: Host, step: Step) -> None:
+def fill_pool(host: Host, step: Step, dummy: Masks) -> None:
     """Ask for hugepages; when the kernel finds too few, compact the memory once and ask again.
 
     A partly filled pool is not a failure here: what was really given is read by the next observation.
@@ -263,7 +227,7 @@ def set_property(host: Host, step: Step, masks: Masks) -> None:
         thread_masks.give_back(host, path, masks)
 
 
-def set_devices(host: Host, step: Step) -> None:
+def set_devices(host: Host, step: Step, dummy: Masks) -> None:
     """Set the list of devices that a unit may open, one a line, in the place of the one that it has.
 
     The kernel shows nothing of it (a BPF program), so systemd's own file of it is read back. A unit that is gone has no list.
@@ -286,7 +250,7 @@ def devices_allowed(host: Host, unit: str) -> tuple[str, ...]:
     return device_allow.added_up(systemd.unit_settings(host, unit, DEVICE_ALLOW), unit)
 
 
-def set_cpuset(host: Host, step: Step) -> None:
+def set_cpuset(host: Host, step: Step, dummy: Masks) -> None:
     """Give a directory of v1's cpuset hierarchy its CPUs and processes, or remove it."""
     from . import cgroup_v1_cpuset  # Imported here: most nodes have v2, and each start waits for its imports.
 
@@ -350,7 +314,7 @@ def seen(host: Host, unit: str, name: str) -> str:
     return live_value(host, unit, name) or "nothing"
 
 
-def control_unit(host: Host, step: Step) -> None:
+def control_unit(host: Host, step: Step, dummy: Masks) -> None:
     """Start, stop or restart a unit, or reload systemd when no unit is named."""
     verb = step.value or ""
     if verb == "stop" and step.target.endswith(".slice") and cgroup.populated(host, step.target):
@@ -409,7 +373,7 @@ def stop_hint(host: Host, unit: str) -> str:
     return f"it stays, and no unit is known: see cgroup.procs in and below {cgroup.path_of(unit)}"
 
 
-def control_mount(host: Host, step: Step) -> None:
+def control_mount(host: Host, step: Step, dummy: Masks) -> None:
     """Start, stop or restart a mount unit and check that the mount exists or is gone."""
     verbs = ("stop", "start") if step.value == "restart" else (step.value or "",)
     for verb in verbs:
@@ -422,7 +386,7 @@ def control_mount(host: Host, step: Step) -> None:
             )
 
 
-def compile_folder(host: Host, step: Step) -> None:
+def compile_folder(host: Host, step: Step, dummy: Masks) -> None:
     """Compile the agent for the Python that runs it; ``value`` is that Python, "" removes what was compiled.
 
     ``name`` names its files: one of others' may not compile. A link is never followed: it may lead to others' files.
@@ -456,3 +420,22 @@ def compiled_folders(host: Host, top: str) -> list[str]:
         found += [path for name, path in inside.items() if name == "__pycache__"]
         folders += [path for name, path in inside.items() if name != "__pycache__"]
     return found
+
+
+PERFORM: t.Mapping[StepKind, t.Callable[[Host, Step, Masks], None]] = {
+    "file": write_file,
+    "link": write_file,
+    "folder": lambda host, step, dummy: host.remove_dir(step.target),
+    "value": write_value,
+    "pool": fill_pool,
+    "partition": set_partition,
+    "cpuset": set_cpuset,
+    "property": lambda *args: (set_devices if args[1].name == DEVICE_ALLOW else set_property)(*args),
+    "controller": lambda host, step, dummy: host.write_value(step.target, step.text or ""),
+    "unit": control_unit,
+    "mount": control_mount,
+    "compile": compile_folder,
+    "hook": take_part,
+    "health": take_part,
+    "driver": bind_driver,
+}

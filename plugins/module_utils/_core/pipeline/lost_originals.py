@@ -18,7 +18,7 @@ from ..model.cpu import partitions
 from ..model.plan import make_step
 from ..model.plan.places import covering
 from ..model.plan.plan import FILES, UNCHANGEABLE, Change, Plan
-from ..model.plan.undo import Original
+from ..model.plan.undo import KINDS, Original
 from ..model.systemd.agent_units import FOLDER, LAUNCHER, RELEASES
 from ..model.systemd.unit_file import HEADER
 
@@ -37,7 +37,7 @@ UNREADABLE = (
 FIELDS = ("manager", "subject", "before")
 OWN = (state.DECLARED, state.APPLIED, state.ORIGINS, state.AGENT, LAUNCHER, *OWN_LINKS)
 MEMORY = "memory"
-LIVE = {"value": "value", "pool": "nr_hugepages", "partition": partitions.PROPERTY}
+LIVE = {str(kind): row.label for kind, row in KINDS.items() if kind in ("value", "pool", "partition")}
 
 
 def loss(host: Host) -> tuple[Change, ...]:

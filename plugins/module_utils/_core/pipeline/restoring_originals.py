@@ -14,7 +14,6 @@ from ..host.files import Host
 from ..host.state import Record
 from ..managers import registry
 from ..managers.registry import PROFILE
-from ..model.cpu import partitions
 from ..model.plan import make_step, undo
 from ..model.plan.plan import RELEASE, UNCHANGEABLE, Change, Step
 from ..model.profile.schema_types import AGENT_SLICE, SHARED_PREFIX, is_own
@@ -97,9 +96,8 @@ def is_set_again(host: Host, before: undo.Original) -> bool:
 def is_stray(record: Record, online: str) -> bool:
     """Whether no manager of this version may restore an original: the validator would refuse the whole plan for it."""
     from ..model.plan import validate  # A tick that drops nothing does not get here.
-    from ..model.values.vocabulary import StepKind
 
-    if record.manager not in registry.names() or record.before.kind not in t.get_args(StepKind):
+    if record.manager not in registry.names() or record.before.kind not in undo.KINDS:
         return True
     places = registry.manager(record.manager).writes
     steps = undo.restore_recorded(record.before, online)
@@ -116,10 +114,9 @@ def stray_item(record: Record) -> Change:
 def is_restored(host: Host, before: undo.Original) -> bool:
     """Whether the target of a stray record is as it was: then there is nothing left to say of it."""
     from ..model.plan import validate
-    from ..model.values.vocabulary import StepKind
 
     step = Step(before.kind, before.target, "+" if before.kind == "controller" else None, RELEASE, name=before.name)
-    if before.kind not in t.get_args(StepKind) or not validate.is_sound(step):
+    if before.kind not in undo.KINDS or not validate.is_sound(step):
         return False
     return is_as_before(host, before) or apply_step.observe(host, step)._replace(made=before.made) == before
 
@@ -141,21 +138,19 @@ def is_as_before(host: Host, before: undo.Original) -> bool:
     """Whether a kernel value, a mount or a property of a unit need not be restored, nor systemd's own file of a property."""
     if unit_property.is_live_file(before.kind, before.target):
         return True
-    if before.kind == "cpuset":
-        return apply_step.observe(host, make_step.cpuset(before.target, "", None, RELEASE)).value == before.value
     if before.kind == "mount":
         return before.active and mounts.at(host, before.name) is not None
-    if before.kind == "property":
-        step = make_step.unit_property(before.target, before.name, "", RELEASE)
-        now = apply_step.observe(host, step)
-        if before.name == "AllowedCPUs" and is_own(before.target):
-            before = before._replace(value=now.value and "", runtime=None)  # What it had earlier does not come back.
-        # The folders that would have to be made are missing now as they were then, too.
-        return now == before
-    if before.kind not in ("value", "pool", "partition"):
+    if not undo.KINDS[before.kind].shown:
         return False
-    # A pool can be gone with its NUMA node.
-    return (host.read(before.target) or "").strip() == before.value or not host.exists(before.target)
+    if before.kind not in ("cpuset", "property"):  # A pool can be gone with its NUMA node.
+        return (host.read(before.target) or "").strip() == before.value or not host.exists(before.target)
+    now = apply_step.observe(host, Step(before.kind, before.target, None, RELEASE, name=before.name))
+    if before.kind == "cpuset":
+        return now.value == before.value
+    if before.name == "AllowedCPUs" and is_own(before.target):
+        before = before._replace(value=now.value and "", runtime=None)  # What it had earlier does not come back.
+    # The folders that would have to be made are missing now as they were then, too.
+    return now == before
 
 
 def not_yet_restored(host: Host, changes: t.Iterable[Change]) -> tuple[Change, ...]:
@@ -223,8 +218,7 @@ def by_its_file(
 def restoring(host: Host, record: Record, online: str, taken: frozenset[int]) -> Change:
     """The change that restores an original."""
     before = record.before
-    kinds = {"file": "content", "link": "link", "pool": "nr_hugepages", "unit": "state", "mount": "mounted"}
-    kinds.update(cpuset="cpuset.cpus", partition=partitions.PROPERTY, compile="program")
+    kind = undo.KINDS[before.kind]
     steps = undo.restore_recorded(before, online, taken)
     if before.kind == "property" and before.name == "AllowedCPUs" and not requests_cpus(host, before.target):
         # Not since a boot, or since its start. A restore would have it request CPUs, which systemd cannot take back.
@@ -232,11 +226,11 @@ def restoring(host: Host, record: Record, online: str, taken: frozenset[int]) ->
     if before.kind == "partition" and requests_more(host, unit_of_partition(before.target)):
         # From kernel 7.0 on it would get what it requests of another partition that ends before it.
         steps = [step._replace(order=step.order - 1) for step in steps]
-    was = before.value if before.kind in ("value", "pool", "property", "cpuset", "partition") else None
+    was = before.value if kind.shown else None
     return Change(
         record.manager,
         before.name if before.kind == "mount" else before.target,
-        before.name if before.kind == "property" else kinds.get(before.kind, before.kind),
+        before.name if before.kind == "property" else kind.label,
         "set by Corral",
         was if was else ("as it was" if before.value or before.link or before.active else "absent"),
         "no longer declared: back to what was there before",

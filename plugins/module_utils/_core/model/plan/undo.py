@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..cpu.partitions import MEMBER
+from ..cpu.partitions import MEMBER, PROPERTY
 from ..profile.schema_types import is_own
 from ..systemd import unit_limits
 from ..systemd.unit_property import DEVICE_ALLOW, control_file, key_of_file, live_file_removal
@@ -105,52 +105,48 @@ def clashes(cpus: str, taken: frozenset[int]) -> bool:
 
 
 def restore(before: Original, online: str) -> list[Step]:
-    """The steps that bring ``before`` back. ``online`` is the CPU list of the whole machine.
-
-    Clearing AllowedCPUs= leaves the kernel's value where it was (systemd 252, 257), so all CPUs are set first.
-    """
-    target = before.target
-    if before.kind in ("file", "link"):
-        reload = target.startswith(SYSTEMD_FOLDERS)
-        if before.link is not None:
-            steps = [make_step.link(target, before.link, FILES, reload=reload)]
-        else:
-            steps = [make_step.file(target, before.value, FILES, mode=before.mode, reload=reload)]
-        return steps + folders(before)
-    if before.kind in ("value", "pool"):
-        return [Step(before.kind, target, before.value or "0", VALUES)]
-    if before.kind == "partition":
-        # The slice must stop being exclusive before it gets other CPUs or stops.
-        return [make_step.partition(target, before.value or MEMBER, RELEASE, -10)]
-    if before.kind == "cpuset":
-        # Exclusive CPUs are given up before others get them; then the inner directories go first, all before the slices stop.
-        order = -10 if is_exclusive(target.rpartition("/")[2]) else 20 - target.count("/")
-        return [make_step.cpuset(target, before.name, before.value or None, RELEASE, order)]
-    if before.kind == "property":
-        return restore_property(before, online)
-    if before.kind == "unit" and (not before.active or is_workloads(target)):
-        # A slice is stopped once systemd no longer knows of units in it; anything else before its files go.
-        phase = EMPTY_SLICES if target.endswith(".slice") else STOP
-        return [make_step.unit(target, "stop", phase, 90, optional=is_workloads(target))]
-    if before.kind == "mount" and not before.active:
-        return [make_step.mount(target, before.name, "stop", STOP), *folders(before)]
-    if before.kind == "controller" and not before.active:
-        # Other control groups may depend on it by now: the kernel refuses then, and it stays.
-        return [make_step.controller(target, before.name, "-", EMPTY_SLICES, 99, optional=True)]
-    if before.kind == "driver":
-        return [make_step.driver(target, before.value or None, LIVE)]
-    if before.kind == "compile":
-        return [make_step.program(target, "", "", STOP, 95), *program(before)]
-    return []
+    """The steps that bring ``before`` back. ``online`` is the CPU list of the whole machine."""
+    return KINDS[before.kind].restore(before, online)
 
 
-def program(before: Original) -> list[Step]:
-    """Remove the files of a program that was not there, and its folders, as far as nothing else is in them."""
+def restore_file(before: Original, dummy: str) -> list[Step]:
+    """A file or link as it was, or none and no folders."""
+    target, reload = before.target, before.target.startswith(SYSTEMD_FOLDERS)
+    if before.link is not None:
+        return [make_step.link(target, before.link, FILES, reload=reload), *folders(before)]
+    return [make_step.file(target, before.value, FILES, mode=before.mode, reload=reload), *folders(before)]
+
+
+def restore_value(before: Original, dummy: str) -> list[Step]:
+    """The value that a target had, or its kind's ``none``; nothing where it was there without Corral."""
+    kind = KINDS[before.kind]
+    value, optional = before.value or kind.none, kind.optional
+    step = Step(before.kind, before.target, value, kind.phase, kind.order, name=before.name, optional=optional)
+    return [] if before.active else [step, *folders(before)]
+
+
+def restore_cpuset(before: Original, dummy: str) -> list[Step]:
+    """Exclusive CPUs are given up before others get them; then the inner directories go first, all before the slices stop."""
+    order = -10 if is_exclusive(before.target.rpartition("/")[2]) else 20 - before.target.count("/")
+    return [make_step.cpuset(before.target, before.name, before.value or None, RELEASE, order)]
+
+
+def restore_unit(before: Original, dummy: str) -> list[Step]:
+    """A slice is stopped once systemd no longer knows of units in it; anything else before its files go."""
+    if not before.target or (before.active and not is_workloads(before.target)):
+        return []
+    phase = EMPTY_SLICES if before.target.endswith(".slice") else STOP
+    return [make_step.unit(before.target, "stop", phase, 90, optional=is_workloads(before.target))]
+
+
+def restore_program(before: Original, dummy: str) -> list[Step]:
+    """Remove the files of a program that was not there, what was compiled, and its folders, as far as nothing else is in them."""
     paths = [f"{before.target}/{name}" for name in before.name.splitlines()]
     inside = {
         path[:end] for path in paths for end, char in enumerate(path) if char == "/" and end >= len(before.target)
     }
     return [
+        make_step.program(before.target, "", "", STOP, 95),
         *(make_step.file(path, None, FILES) for path in paths),
         *folders(before._replace(made=(*before.made, *sorted(inside)))),
     ]
@@ -162,7 +158,10 @@ def folders(before: Original, phase: int = FILES) -> list[Step]:
 
 
 def restore_property(before: Original, online: str) -> list[Step]:
-    """Back to the live value, and to systemd's own file or none."""
+    """Back to the live value, and to systemd's own file or none.
+
+    Clearing AllowedCPUs= leaves the kernel's value where it was (systemd 252, 257), so all CPUs are set first.
+    """
     unit, name = before.target, before.name
     control = control_file(unit, name, runtime=True)
     if name == DEVICE_ALLOW:
@@ -211,28 +210,61 @@ def inverse(before: Original, step: Step, online: str, shared: str = "") -> list
     Corral's that requested no CPUs gets ``shared``, the CPUs that are shared once all is undone ("": not known): those that the plan
     gave it may be a grant's again, and to clear its setting leaves the kernel's as it is.
     """
-    if step.kind == "unit" and not step.target:
-        return []
     if step.kind == "hook":
         return [make_step.hook(step.target, "resume", START)] if step.value == "drain" else []
     if step.kind == "partition" and before.value == step.value:
         return []  # The step renewed a partition. To write that again would end it first: see apply_step.set_partition().
-    if step.kind in ("unit", "mount") and before.active and step.value == "stop":
-        return [Step(step.kind, step.target, "start", START if step.kind == "mount" else STOP, name=step.name)]
-    if step.kind == "mount" and before.active and step.value == "restart":
-        return [make_step.mount(step.target, step.name, "restart", START)]
+    if step.kind == "unit" and before.active and step.value == "stop":
+        return [make_step.unit(step.target, "start", STOP)]
+    if step.kind == "mount" and before.active and step.value in ("stop", "restart"):
+        return [make_step.mount(step.target, step.name, "start" if step.value == "stop" else "restart", START)]
     if step.kind == "property" and step.phase in (CPUS, LIVE) and step.name != DEVICE_ALLOW:
-        if before.value:
-            # The hand-over passes through several values: each goes back to the one before it, live first.
-            value = unit_limits.property_value(before.name, before.value)
+        # The hand-over passes through several values: each goes back to the one before it, live first.
+        value = unit_limits.property_value(before.name, before.value) if before.value else ""
+        if not value and step.name == "AllowedCPUs" and before.runtime is None and is_own(step.target):
+            value = shared
+        if value:
             back = [make_step.unit_property(step.target, before.name, value, step.phase)]
             return back if before.runtime is not None else back + in_order(restore_property(before, online))
-        if step.name == "AllowedCPUs" and shared and before.runtime is None and is_own(step.target):
-            back = [make_step.unit_property(step.target, step.name, shared, step.phase)]
-            return back + in_order(restore_property(before, online))
     return in_order(restore(before, online))
 
 
 def in_order(steps: t.Iterable[Step]) -> list[Step]:
     """Steps as they run: a folder goes after what is in it."""
     return sorted(steps, key=lambda step: (step.phase, step.order))
+
+
+class Kind(NamedTuple):
+    """How an original of one kind is brought back, and the property of the change that does it.
+
+    ``shown``: that change shows the value that comes back. The others are of restore_value()'s step.
+    """
+
+    label: str
+    restore: t.Callable[[Original, str], list[Step]] = restore_value
+    shown: bool = False
+    none: t.Optional[str] = None
+    phase: int = VALUES
+    order: int = 0
+    optional: bool = False
+
+
+KINDS: t.Mapping[StepKind, Kind] = {
+    "file": Kind("content", restore_file),
+    "link": Kind("link", restore_file),
+    "folder": Kind("folder", lambda *dummy: []),
+    "value": Kind("value", shown=True, none="0"),
+    "pool": Kind("nr_hugepages", shown=True, none="0"),
+    # The slice must stop being exclusive before it gets other CPUs or stops.
+    "partition": Kind(PROPERTY, shown=True, none=MEMBER, phase=RELEASE, order=-10),
+    "cpuset": Kind("cpuset.cpus", restore_cpuset, shown=True),
+    "property": Kind("property", restore_property, shown=True),
+    # Other control groups may depend on it by now: the kernel refuses then, and it stays.
+    "controller": Kind("controller", none="-", phase=EMPTY_SLICES, order=99, optional=True),
+    "unit": Kind("state", restore_unit),
+    "mount": Kind("mounted", none="stop", phase=STOP),
+    "compile": Kind("program", restore_program),
+    "hook": Kind("hook", lambda *dummy: []),
+    "health": Kind("health", lambda *dummy: []),
+    "driver": Kind("driver", phase=LIVE),
+}

@@ -17,23 +17,10 @@ When = t.Literal["now", "next start", "next boot"]
 Disruption = t.Literal["none", "service restart"]
 # What a step asks of systemd.
 Verb = t.Literal["start", "stop", "restart", "daemon-reload"]
-# What one step writes to: see model/plan/make_step.py. "folder" is one that is removed where it is empty.
+# What one step writes to: see model/plan/make_step.py; a row of undo.KINDS and of apply_step.PERFORM each. "folder" is one that is removed where it is empty.
 StepKind = t.Literal[
-    "file",
-    "link",
-    "folder",
-    "value",
-    "pool",
-    "partition",
-    "cpuset",
-    "property",
-    "controller",
-    "unit",
-    "mount",
-    "compile",
-    "hook",
-    "health",
-    "driver",
-]
+    "file", "link", "folder", "value", "pool", "partition", "cpuset", "property", "controller", "unit", "mount", "compile", "hook",
+    "health", "driver",
+]  # fmt: skip
 # Whether the agent corrects drift or only reports it.
 Mode = t.Literal["enforce", "audit"]

@@ -306,7 +306,7 @@ def test_a_partition_is_none_first_where_the_kernel_would_not_look_again(
 ) -> None:
     file, host = f"{CGROUP}/{OWN}/{PARTITION}", rolled.host()
     rolled.put(file, f"{text}\n")
-    apply_step.set_partition(host, Step("partition", file, wanted, CPUS))
+    apply_step.perform(host, Step("partition", file, wanted, CPUS))
     assert host.acts == [f"write_value {file}"] * writes
 
 
