@@ -63,6 +63,7 @@ MAY_DIFFER = ("nr_hugepages", "placement")
 
 if t.TYPE_CHECKING:
     from ._core.model.status.json_shapes import ModuleResult
+    from ._core.model.values.vocabulary import Run
 
 Answer = t.TypeVar("Answer")
 
@@ -243,8 +244,9 @@ def apply_profile(
     """Apply a profile and declare it on this node (by ``declare``, where that is given); in check mode only plan it."""
     confirming.refuse(host, declared, terms)
     run_device_checks.check_unknown(host, declared, writes=not module.check_mode)
-    context = planning.compile_profile(host, declared, fresh=not declared_profile.applied_already(host, declared))
-    context = context._replace(origins=origins, with_agent=bool(module.params.get("with_agent")))
+    run: Run = "install" if module.params.get("with_agent") else "rollout"
+    context = planning.compile_profile(host, declared, run, fresh=not declared_profile.applied_already(host, declared))
+    context = context._replace(origins=origins)
     applied = state.applied(host)
     confirmed = confirming.confirmed_last(host, unconfirmed_file.pending(host))
     none_before = "" if confirming.is_lost(host) else None
@@ -328,7 +330,7 @@ def removal(module: AnsibleModule, host: Host, managers: t.Sequence[str]) -> dic
     kept = state.records(host)[0] or host.exists(state.STATE) or host.exists(state.RUN)
     locks = bool(plan.changes or kept)
     if module.check_mode or not locks:
-        return result_of(module, host, applying.planned(host, plan, locks=locks, keep_going=True))
+        return result_of(module, host, applying.planned(host, plan, locks=locks))
 
     return result_of(module, host, unless_paused(module, host, lambda: applying.remove(host, managers)))
 
@@ -422,7 +424,7 @@ def pools_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
     wanted = profile.parse(data) if data is not None else node_profile(host)
 
     def ask(machine: Host) -> tuple[Context, tuple[str, ...]]:
-        context = planning.compile_profile(machine, wanted, keeps_kubelet=data is None)
+        context = planning.compile_profile(machine, wanted, "tick" if data is None else "rollout")
         return context, preflight_notes.notes(machine, context)
 
     context, notes = replayed(module, host, ask)

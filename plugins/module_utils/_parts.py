@@ -51,7 +51,7 @@ def part_outcome(module: _module.AnsibleModule, host: Host, patch: SectionPatch)
     plan = section_tasks.plan(host, request)
     idle = section_tasks.has_nothing_to_do(host, request, plan)
     locks = not idle or _module.publishes(host)
-    outcome = applying.planned(host, plan, locks=locks, keep_going=not patch.present)
+    outcome = applying.planned(host, plan, locks=locks)
     if idle:
         return _module.nothing_to_do(module, host, outcome)
     if not module.check_mode:

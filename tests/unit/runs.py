@@ -65,8 +65,10 @@ def plan(host: Host) -> tuple[Change, ...]:
     """The drift report: declared profile and agent (``corral drift``)."""
     declared = declared_profile.read_declared(host)
     assert declared is not None
-    context = planning.compile_profile(host, declared, fresh=not declared_profile.applied_already(host, declared))
-    return full_tick.plan_node(host, context, with_agent=True).changes
+    context = planning.compile_profile(
+        host, declared, "tick", fresh=not declared_profile.applied_already(host, declared)
+    )
+    return full_tick.plan_node(host, context).changes
 
 
 def command(host: Host, *words: str) -> int:

@@ -63,7 +63,7 @@ def do_topology(host: Host, args: argparse.Namespace) -> int:
 def do_pools(host: Host, args: argparse.Namespace) -> int:
     """corral pools"""
     declared = command_output.the_profile(host, args.profile)
-    context = planning.compile_profile(host, declared, keeps_kubelet=args.profile is None)
+    context = planning.compile_profile(host, declared, "tick" if args.profile is None else "rollout")
     if args.svg:
         return drawn_as_svg(context.topology, cpu_assignment.declared(context.pools, context.grants))
     drawn = cpu_map.cpu_map(context.topology, context.pools, context.grants, colour=command_output.coloured())
@@ -90,8 +90,8 @@ def planned(host: Host, args: argparse.Namespace) -> Plan:
     run_device_checks.check_unknown(host, declared, writes=False)
     fresh = not declared_profile.applied_already(host, declared)
     # Without a file it is what differs, as a tick finds it; with one it is what a run with that profile would do, or refuse.
-    context = planning.compile_profile(host, declared, fresh=fresh, keeps_kubelet=args.profile is None)
-    plan = tick.plan_node(host, context, with_agent=True) if args.profile is None else plan_of_run(host, context)
+    context = planning.compile_profile(host, declared, "tick" if args.profile is None else "rollout", fresh=fresh)
+    plan = tick.plan_node(host, context) if context.in_tick else plan_of_run(host, context)
     if broken is not None:
         plan = plan._replace(changes=(*plan.changes, tick.broken_profile(broken)))
     refused = () if args.profile is None else refused_without_force(host, declared)

@@ -50,7 +50,7 @@ def no_map(error: t.Union[CorralError, Unreadable]) -> str:
 def context_in_force(host: Host) -> t.Optional[Context]:
     """The profile in force on this node; None without one. Raises CorralError."""
     declared, dummy = profile_in_force.instead_of(host, declared_profile.in_force(host), None)
-    return None if declared is None else planning.compile_profile(host, declared, keeps_kubelet=True)
+    return None if declared is None else planning.compile_profile(host, declared, "tick")
 
 
 def summary_lines(host: Host, status: dict[str, t.Any]) -> list[str]:

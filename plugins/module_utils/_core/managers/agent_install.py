@@ -351,7 +351,7 @@ def state_change(unit: str, seen: Observation) -> t.Optional[Change]:
     )
 
 
-def on_removal(host: Host, dummy_removed: t.Container[str]) -> tuple[Change, ...]:
+def on_removal(host: Host, dummy_removed: t.Container[str], dummy_back: bool) -> tuple[Change, ...]:
     """The metrics go with the agent, and with the profile."""
     return stale_metrics(host, None, "nothing updates the metrics any more")
 

@@ -102,7 +102,7 @@ def plan(host: Host, context: Context) -> Part:
     if host.answers:
         seen = seen._replace(numbers=numbers_of(host, granted, devices, seen.lists.values()))
     changes = decide(found, granted, seen, hooks)
-    if context.by_timer:
+    if context.run == "timer":
         # A spec that cannot be written, such as in a folder that another program mounts, is to hold up nothing else.
         changes = [
             one._replace(steps=as_optional(one.steps)) if one.subject.startswith(CDI_FOLDER) else one for one in changes
@@ -596,7 +596,7 @@ def key_of(change: Change, declared: Profile) -> str:
     return "devices"
 
 
-def on_removal(host: Host, removed: t.Container[str]) -> tuple[Change, ...]:
+def on_removal(host: Host, removed: t.Container[str], dummy_back: bool) -> tuple[Change, ...]:
     """Everything that was delivered is taken back; with the agent alone what its program does at the start of a container."""
     if NAME not in removed:
         return device_specs.without_program(device_specs.specs_of(host)) if AGENT in removed else ()

@@ -70,13 +70,13 @@ def is_held(host: Host) -> bool:
     )
 
 
-def on_removal(host: Host, removed: t.Container[str]) -> tuple[Change, ...]:
+def on_removal(host: Host, removed: t.Container[str], goes_back: bool) -> tuple[Change, ...]:
     """The kubelet goes back to what others configure."""
     if NAME not in removed or not is_held(host):
         return ()
     from . import kubelet_removal
 
-    return tuple(kubelet_removal.removal(host, pools_stay="memory" not in removed))
+    return tuple(kubelet_removal.removal(host, pools_stay="memory" not in removed, goes_back=goes_back))
 
 
 def key_of(change: Change, declared: Profile) -> t.Optional[str]:

@@ -116,7 +116,7 @@ def observe(host: Host, context: Context, *, pools_stay: bool = False) -> Observ
         modes={path: host.mode(path) or 0o644 for path, text in texts.items() if text is not None},
         links=[path for path in texts if host.link(path) is not None],
         kept=earlier,
-        due=not context.at_boot and host.exists(DUE),  # A boot starts it after this.
+        due=context.run != "boot" and host.exists(DUE),  # A boot starts it after this.
         drained=node_hooks.drained_by(host),
         machine=machine(host, context, pools_stay=pools_stay),
     )

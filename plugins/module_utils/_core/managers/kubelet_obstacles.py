@@ -30,7 +30,7 @@ def acts(seen: Observation, context: Context) -> bool:
 
     At boot it may, as long as the kubelet does not run.
     """
-    return seen.process is None if context.at_boot else not context.in_tick
+    return seen.process is None if context.run == "boot" else not context.in_tick
 
 
 def refused(found: tuple[Problem, ...], subject: str, location: str, owned: frozenset[str] = frozenset()) -> Part:

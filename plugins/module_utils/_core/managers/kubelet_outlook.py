@@ -35,7 +35,7 @@ def outlook(host: Host, context: t.Optional[Context], topology: Topology) -> t.O
     """
     asked = context is not None and context.profile.kubelet is not None
     has_profile = context is not None
-    context = (context or kubelet_observed.without_profile(host, topology))._replace(in_tick=True)
+    context = (context or kubelet_observed.without_profile(host, topology))._replace(run="tick")
     seen = kubelet_observed.observe(host, context, pools_stay=not has_profile)
     if seen.missing:
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import going_back, kubelet_unit
+from ..host import kubelet_unit
 from ..host.files import Host
 from ..model.kubelet import kubelet_config, kubelet_drift, kubelet_rules, kubelet_wanted
 from ..model.kubelet.config_text import NotEditable
@@ -107,7 +107,7 @@ def decide(host: Host, seen: Observation, kubelet: Kubelet, context: Context) ->
         starts = True
         refusals += stopped_for_good(host, seen)
     drain = Drain(kubelet.drain)
-    back = (starts or bool(after.refused)) and going_back.to(host, context.declared)
+    back = (starts or bool(after.refused)) and context.goes_back
     if back:
         drain = Drain(kubelet.drain or hook_left(host, seen) or "none", optional=True)
     refusals += kubelet_change.problems(after, drain) if starts or not seen.process else []
@@ -186,5 +186,5 @@ def changes_of(
         found += [state_item(one, steps or kubelet_change.aside(after, context.now), disruption, when) for one in after.refused
                   if starts or not seen.process]  # fmt: skip
     if not starts or not acts(seen, context):
-        found += kubelet_change.unfinished(seen, by_tick=context.at_boot or not acts(seen, context))
+        found += kubelet_change.unfinished(seen, by_tick=context.run == "boot" or not acts(seen, context))
     return found

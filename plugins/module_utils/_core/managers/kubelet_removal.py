@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import going_back, kubelet_unit, state
+from ..host import kubelet_unit, state
 from ..host.discovery import sysfs
 from ..host.files import Host
 from ..model.kubelet import config_text, kubelet_drift
@@ -18,7 +18,6 @@ from ..model.kubelet.kubelet_config import effective
 from ..model.plan import make_step, undo
 from ..model.plan.context import Context
 from ..model.plan.plan import FILES, Change, Part, Step
-from ..model.profile.profile import Profile
 from ..model.values.errors import CorralError, Problem, refusal
 from . import kubelet_change, kubelet_observed
 from .kubelet_change import Drain, State
@@ -33,12 +32,13 @@ def plan_without(host: Host, context: Context) -> Part:
     return leaving(host, kubelet_observed.observe(host, context), context)
 
 
-def removal(host: Host, *, pools_stay: bool) -> list[Change]:
+def removal(host: Host, *, pools_stay: bool, goes_back: bool) -> list[Change]:
     """The changes by which the kubelet goes back to what others configure; ``pools_stay``: hugepages do not."""
     context = kubelet_observed.without_profile(host, sysfs.discover(host, with_devices=False))
+    context = context._replace(goes_back=goes_back)
     seen = kubelet_observed.observe(host, context, pools_stay=pools_stay)
     try:
-        changes, problems = back_changes(host, seen, context, None)
+        changes, problems = back_changes(host, seen, context)
     except NotEditable as error:
         raise refusal(cannot_go_back(error), path=seen.kept.file) from None
     if problems:
@@ -52,7 +52,7 @@ def leaving(host: Host, seen: Observation, context: Context) -> Part:
     A tick names what is left, and keeps the originals for the run that does it.
     """
     try:
-        changes, problems = back_changes(host, seen, context, context.declared)
+        changes, problems = back_changes(host, seen, context)
     except NotEditable as error:
         problem = Problem(seen.kept.file, None, cannot_go_back(error))
         return refused((problem,), seen.kept.file, seen.kept.file, held(host))
@@ -74,10 +74,8 @@ def cannot_go_back(error: NotEditable) -> str:
     )
 
 
-def back_changes(
-    host: Host, seen: Observation, context: Context, to: t.Optional[Profile]
-) -> tuple[list[Change], list[Problem]]:
-    """The changes that take Corral's keys out of the configuration, and what stands against them; ``to`` is the next profile (None: none).
+def back_changes(host: Host, seen: Observation, context: Context) -> tuple[list[Change], list[Problem]]:
+    """The changes that take Corral's keys out of the configuration, and what stands against them.
 
     Raises NotEditable.
     """
@@ -108,7 +106,7 @@ def back_changes(
     starts = bool(differences) or unfit
     stays = why_not_stopped(host, seen) if starts else ""
     problems: list[Problem] = []
-    back = starts and going_back.to(host, to)
+    back = starts and context.goes_back
     if stays and stays == damage(seen) and acts(seen, context) and not back:
         problems = [Problem("kubelet", None, f"{stays}: the running kubelet could not be started again")]
     if starts and not stays:
@@ -121,7 +119,7 @@ def back_changes(
         asks = acts(seen, context) and not problems and not back
         ready, dummy = kubelet_change.readiness(host, seen) if asks else ([], [])
         steps += kubelet_change.restart(seen, after, then, drain, context.now, ready)
-    elif (seen.due or seen.drained[0]) and not context.at_boot:
+    elif (seen.due or seen.drained[0]) and context.run != "boot":
         steps += kubelet_change.finish(seen.drained[0])
     if stays and not steps:  # A drop-in goes back by its original: with that step the item is one of the run.
         steps = [step for before in originals.values() for step in undo.restore_recorded(before, "")]

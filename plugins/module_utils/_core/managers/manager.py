@@ -47,7 +47,7 @@ def all_places(dummy_patch: SectionPatch) -> t.Optional[frozenset[str]]:
     return None
 
 
-def no_changes(dummy_host: Host, dummy_removed: t.Container[str]) -> tuple[Change, ...]:
+def no_changes(dummy_host: Host, dummy_removed: t.Container[str], dummy_back: bool) -> tuple[Change, ...]:
     """For a manager whose removal only restores its originals."""
     return ()
 
@@ -59,7 +59,7 @@ def no_files(dummy_host: Host) -> tuple[str, ...]:
 
 def agent_note(host: Host, context: Context, does: str) -> tuple[str, ...]:
     """The note on what the agent does, where none is on the node and the run brings none."""
-    there = context.with_agent or host.exists(LAUNCHER)
+    there = context.run == "install" or host.exists(LAUNCHER)
     return () if there else (f"{does} once the agent is installed on the node (corral.node.agent)",)
 
 
@@ -72,7 +72,8 @@ class Manager(NamedTuple):
     ``key_of``     the key of the profile that one of its changes follows from, for explain
     ``describe``   the node as it is, as fragments of a profile
     ``places_of``  the places of what one task of a part module declares (None: all of the manager's)
-    ``on_removal`` what the removal of these managers needs from it, beside restoring its originals
+    ``on_removal`` what the removal of these managers needs from it, beside restoring its originals; its last argument: whether that is the way back of
+                   an unconfirmed profile
     ``status_files``       files that it publishes: they are removed with the profile
     """
 
@@ -83,5 +84,5 @@ class Manager(NamedTuple):
     key_of: t.Callable[[Change, Profile], t.Optional[str]] = no_key
     describe: t.Callable[[Host, Topology], t.Sequence[ProfileFragment]] = no_fragments
     places_of: t.Callable[[SectionPatch], t.Optional[frozenset[str]]] = all_places
-    on_removal: t.Callable[[Host, t.Container[str]], tuple[Change, ...]] = no_changes
+    on_removal: t.Callable[[Host, t.Container[str], bool], tuple[Change, ...]] = no_changes
     status_files: t.Callable[[Host], tuple[str, ...]] = no_files

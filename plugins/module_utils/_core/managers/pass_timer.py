@@ -97,9 +97,9 @@ def since(host: Host, own: PassTimer) -> float:
 
 def is_active(host: Host, context: Context, own: PassTimer, period: int, last: t.Optional[float]) -> bool:
     """Whether the timer runs. No file shows that: a recent pass does; without one systemd is asked."""
-    if context.at_boot:
+    if context.run == "boot":
         return host.link(own.link) is not None  # Boot has yet to start it.
-    if context.by_timer and last is not None and abs(context.now - last) < 2 * period + LONGEST_PASS:
+    if context.run == "timer" and last is not None and abs(context.now - last) < 2 * period + LONGEST_PASS:
         return True
     return systemd.runs(host) and own.timer in systemd.active(host, [own.timer])
 

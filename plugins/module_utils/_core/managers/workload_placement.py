@@ -225,7 +225,7 @@ def device_lines(
         paths = device_delivery.paths_of(asked, there.devices if there else {}, grant.devices if grant else ())
         others = [item for name in device_allow.BINDS for item in files.settings(unit, name) if item.file != own]
         binds = device_allow.binds(paths, private, others)
-        if context.at_boot:
+        if context.run == "boot":
             # The kernel may find more devices in a moment, and units start before the next tick.
             listed = [item.value for item in files.settings(unit, "BindPaths") if item.file == own]
             binds = sorted({*binds, *filter(None, listed)})

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..host import cgroup, going_back, state, systemd, workload_state
+from ..host import cgroup, state, systemd, workload_state
 from ..host.files import Host
 from ..model.plan import make_step
 from ..model.plan.context import Context, Workloads
@@ -164,9 +164,11 @@ def observe(host: Host, context: Context, found: Workloads) -> Observed:
 def checkpoint_part(host: Host, context: Context, found: Workloads) -> Part:
     """The checkpoint of grants, and what is wrong with the declared workloads as a whole."""
     problems = [problem_of(context, refusal) for refusal in found.allocated.refusals]
-    back = found.admitted is not None and going_back.to(host, context.declared)
     return Part(
-        (*checkpoint.admitted_changes(host, found, back=back), *checkpoint.checkpoint_changes(host, found)),
+        (
+            *checkpoint.admitted_changes(host, found, back=context.goes_back),
+            *checkpoint.checkpoint_changes(host, found),
+        ),
         frozenset({f"controller:{cgroup.ROOT}/cgroup.subtree_control"} if found.needs else ()),
         problems=(
             *problems,
@@ -501,7 +503,7 @@ def key_of(change: Change, declared: Profile) -> str:
     return "workloads"
 
 
-def on_removal(host: Host, removed: t.Container[str]) -> tuple[Change, ...]:
+def on_removal(host: Host, removed: t.Container[str], dummy_back: bool) -> tuple[Change, ...]:
     """All grants end, and the slices that hold no process stop."""
     if NAME not in removed or not state.there(host, state.CHECKPOINT):
         return ()

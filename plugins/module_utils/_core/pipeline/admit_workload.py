@@ -191,7 +191,7 @@ def next_start(found: Workloads, name: str) -> Request:
 
 def what_if(host: Host, request: Request) -> Context:
     """The result that a run would have; nothing is changed."""
-    return planning.compile_profile(host, profile_of(host), request=request, keeps_kubelet=True)
+    return planning.compile_profile(host, profile_of(host), "admission", request=request)
 
 
 def planned(host: Host, request: Request, name: str, *, with_files: bool = False) -> Plan:
@@ -207,7 +207,7 @@ def to_be_applied(host: Host, request: Request, name: str, *, with_files: bool) 
     refuse(context, name)
     # A release may restore values of other managers as well.
     starts = bool(request.start) and not with_files
-    plan = planning.plan_grants(host, context) if starts else planning.plan_profile(host, context, leaves_kubelet=True)
+    plan = planning.plan_grants(host, context) if starts else planning.plan_profile(host, context)
     problems = [problem for part in plan.parts for problem in part.problems if problem.path.startswith(f"{name}.")]
     if problems:
         raise CorralError(*problems)
@@ -231,7 +231,7 @@ def execute(host: Host, request: Request, name: str, *, with_files: bool = False
     def again() -> Plan:
         if not refresh:
             return plan._replace(changes=())
-        left = planning.plan_profile(host, applying.refresh(host, context), leaves_kubelet=True)
+        left = planning.plan_profile(host, applying.refresh(host, context))
         return narrowed(left, None if with_files else phases(host))
 
     outcome = applying.apply(host, plan, again)

@@ -26,6 +26,7 @@ from . import declared_profile, planning
 
 if t.TYPE_CHECKING:
     from ..host.thread_masks import Masks
+    from ..model.values.vocabulary import Run
 
 Narrow = t.Callable[["Plan"], "Plan"]  # Selects the part of a plan that one task executes: see section_tasks.py.
 
@@ -41,7 +42,6 @@ def declare(
     origins: t.Optional[t.Mapping[str, str]] = None,
     *,
     narrow: Narrow = everything,
-    keep_going: bool = False,
     before_steps: t.Optional[t.Callable[[], None]] = None,
 ) -> Outcome:
     """Apply a profile and declare it on this node; the caller holds the lock. ``before_steps``: see carry_out()."""
@@ -52,7 +52,7 @@ def declare(
         return narrow(planning.plan_profile(host, refresh(host, context), declare=True))
 
     plan = narrow(planning.plan_profile(host, context, declare=True))
-    outcome = apply(host, plan, again, keep_going=keep_going, before_steps=before_steps)
+    outcome = apply(host, plan, again, before_steps=before_steps)
     if not outcome.error:
         state.record_profile(host, profile.to_data(declared))
         write_effective_profile(host, plan.context or context)
@@ -62,13 +62,14 @@ def declare(
 def refresh(host: Host, context: Context) -> Context:
     """The context for the observation after an apply, with what the kernel gave and what workloads were granted."""
     if context.workloads is not None:
-        origins, timer, boot = context.origins, context.by_timer, context.at_boot
         keeps_kubelet = context.declared_pools is not None
-        context = planning.compile_profile(
-            host, context.declared, topology=context.topology, keeps_kubelet=keeps_kubelet
+        again = planning.compile_profile(
+            host, context.declared, context.run, topology=context.topology, keeps_kubelet=keeps_kubelet
         )
-        context = context._replace(origins=origins, by_timer=timer, at_boot=boot)
-    return context._replace(now=host.now(), attempts=attempts.read(host), fresh=False)
+        context = again._replace(origins=context.origins)
+    run: Run = "tick" if context.run == "timer" else context.run
+    back = declared_profile.goes_back_to(host, context.declared)
+    return context._replace(run=run, goes_back=back, now=host.now(), attempts=attempts.read(host), fresh=False)
 
 
 def write_effective_profile(host: Host, context: Context) -> None:
@@ -81,11 +82,11 @@ def write_effective_profile(host: Host, context: Context) -> None:
         host.write_file(state.EFFECTIVE_PROFILE, text, state.PRIVATE)
 
 
-def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything, going_back: bool = False) -> Outcome:
+def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything, goes_back: bool = False) -> Outcome:
     """Bring back what was there before these managers' first change; the caller holds the lock.
 
     Corral's own state is removed with the last original; files for boot and for other programs are removed with the profile.
-    ``going_back``: it is the way back of an unconfirmed profile, which the caller ends.
+    ``goes_back``: it is the way back of an unconfirmed profile, which the caller ends.
     """
 
     def plan() -> Plan:
@@ -100,10 +101,10 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
             # A removal that is killed has ended the profile: no tick takes it for one that was lost.
             host.remove(state.APPLIED)
 
-    waits = not going_back and state.there(host, state.UNCONFIRMED)
+    waits = not goes_back and state.there(host, state.UNCONFIRMED)
     first = plan()
     applied = state.read_text(host, state.APPLIED)
-    outcome = apply(host, first, plan, keep_going=True, before_steps=begin)
+    outcome = apply(host, first, plan, before_steps=begin)
     if first.lost:
         return outcome
     if outcome.error and applied is not None:
@@ -123,7 +124,7 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
             state.ATTEMPTS,
             *state.PUBLISHED,
             *status_files,
-            *(() if going_back else [state.REJECTED]),
+            *(() if goes_back else [state.REJECTED]),
         ):
             if state.there(host, path):
                 host.remove(path)
@@ -143,29 +144,27 @@ def apply(
     plan: Plan,
     replan: t.Callable[[], Plan],
     *,
-    keep_going: bool = False,
     before_steps: t.Optional[t.Callable[[], None]] = None,
 ) -> Outcome:
     """Execute a plan, all or nothing, and observe again. ``before_steps``: see carry_out().
 
     Raises CorralError before the first write. A step that is refused in the middle undoes what was done, in reverse
-    order. ``keep_going`` (removal) goes on past what cannot be brought back, and names it in ``leftovers``; not past a node that is
-    not drained.
+    order.
     """
     steps = steps_in_order(plan.changes)
     if not steps and not plan.obsolete:
         return Outcome(plan, (), plan.changes)
-    refuse(host, plan, steps, keep_going=keep_going)
+    refuse(host, plan, steps)
     try:
-        return carry_out(host, plan, steps, replan, keep_going, before_steps)
+        return carry_out(host, plan, steps, replan, before_steps)
     finally:
         systemd.close_connection(host)  # One connection to systemd serves the whole plan.
 
 
-def refuse(host: Host, plan: Plan, steps: t.Sequence[Step], *, keep_going: bool = False) -> None:
+def refuse(host: Host, plan: Plan, steps: t.Sequence[Step]) -> None:
     """Raise CorralError for what stops a plan before its first write; check mode asks this as well as a run."""
     preflight.refuse_node(host)
-    preflight.refuse_steps(host, steps, keep_going=keep_going)
+    preflight.refuse_steps(host, steps, keep_going=plan.keep_going)
     from ..model.plan import validate  # A tick that changes nothing does not get here.
     from . import overlap_check
 
@@ -177,7 +176,7 @@ def refuse(host: Host, plan: Plan, steps: t.Sequence[Step], *, keep_going: bool 
         raise CorralError(*problems)
 
 
-def planned(host: Host, plan: Plan, *, locks: bool = False, keep_going: bool = False) -> Outcome:
+def planned(host: Host, plan: Plan, *, locks: bool = False) -> Outcome:
     """A run in check mode: nothing is executed, and the plan is drift. Its ``error`` is what a run would raise.
 
     ``locks``: the run would take the node's lock also where it has nothing to do.
@@ -190,11 +189,11 @@ def planned(host: Host, plan: Plan, *, locks: bool = False, keep_going: bool = F
         try:
             preflight.refuse_node(host)
             if steps or plan.obsolete:
-                refuse(host, plan, steps, keep_going=keep_going)
+                refuse(host, plan, steps)
         except CorralError as refused:
             error = str(refused)
     # A tick leaves the agent's own slice: a run has the lock, and there is none then.
-    stopped = [step for step in steps if step.target != AGENT_SLICE] if keep_going and not error else []
+    stopped = [step for step in steps if step.target != AGENT_SLICE] if plan.keep_going and not error else []
     left = [apply_step.in_use(host, step) for step in stopped]
     drift = tuple(filter(declaration.is_drift, plan.changes))
     return Outcome(plan, (), drift, error, leftovers=tuple(filter(None, left)))
@@ -205,7 +204,6 @@ def carry_out(
     plan: Plan,
     steps: t.Sequence[Step],
     replan: t.Callable[[], Plan],
-    keep_going: bool,
     before_steps: t.Optional[t.Callable[[], None]],
 ) -> Outcome:
     """Record the originals, run the steps, and observe again.
@@ -234,7 +232,7 @@ def carry_out(
             if new:
                 recording_originals.forget_records(host, kept, untouched)
             raise
-    error, undone, leftovers, refused = execute(host, plan, steps, online, keep_going)
+    error, undone, leftovers, refused = execute(host, plan, steps, online)
     lock.refuse_lost(host)
     # After an undo no pool or partition was asked for; a unit that was not given its CPUs is asked again in ten minutes all the same.
     attempts.save(host, () if error else steps, tuple(refused))
@@ -289,7 +287,7 @@ def still_differing(plan: Plan, replan: t.Callable[[], Plan]) -> tuple[Change, .
 
 
 def execute(
-    host: Host, plan: Plan, steps: t.Sequence[Step], online: str, keep_going: bool
+    host: Host, plan: Plan, steps: t.Sequence[Step], online: str
 ) -> tuple[str, tuple[str, ...], tuple[str, ...], dict[Step, str]]:
     """Run the steps. Returns the error, what was undone, what could not be brought back, and which optional steps were refused and why."""
     from . import overlap_check  # Loaded by refuse().
@@ -320,11 +318,11 @@ def execute(
             apply_step.perform(host, step, masks)
         except (StepFailed, OSError, Unreadable) as error:
             said = sentence(step, error)
-            if step.optional and not keep_going and not isinstance(error, Unreadable):
+            if step.optional and not plan.keep_going and not isinstance(error, Unreadable):
                 refused[step] = said
                 done.pop()
                 continue
-            if keep_going and not must_drain(step):
+            if plan.keep_going and not must_drain(step):
                 leftovers.append(said)
                 continue
             undone, left = undo_steps(host, plan, done, online, masks)

@@ -243,7 +243,7 @@ def go_back(host: Host, found: Pending) -> Outcome:
         rejected = Rejected(found.hash, found.name, int(host.now()), found.why_back)
         unconfirmed_file.save_rejected(host, unconfirmed.with_rejected(known, rejected))
     if found.before is None:
-        outcome = applying.remove(host, registry.of_profile(), going_back=True)
+        outcome = applying.remove(host, registry.of_profile(), goes_back=True)
     else:
         outcome = applying.declare(host, profile.parse(found.before), found.origins)
     if not outcome.error and not outcome.leftovers:

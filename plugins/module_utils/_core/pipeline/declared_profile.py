@@ -24,6 +24,20 @@ def applied_already(host: Host, declared: Profile) -> bool:
     return profile.is_data_of(state.applied(host), declared)
 
 
+def goes_back_to(host: Host, declared: t.Optional[Profile]) -> bool:
+    """Whether this profile (None: none) is the one before an unconfirmed one: the node goes back to it, by itself once its time is over.
+
+    What was not confirmed may be what keeps the hook from draining the node. Nor need the node be Ready afterwards: a way back that waits
+    for that may never end.
+    """
+    if not state.there(host, state.UNCONFIRMED):
+        return False
+    from ..host import unconfirmed_file
+
+    found = unconfirmed_file.pending(host)
+    return found is not None and profile.is_data_of(found.before, declared)
+
+
 class Damaged(CorralError):
     """The declared profile is gone where one was applied, is no file, or no JSON: no one declared that."""
 

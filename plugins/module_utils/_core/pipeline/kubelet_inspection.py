@@ -143,7 +143,7 @@ def declared(host: Host, topology: Topology) -> tuple[tuple[Change, ...], t.Opti
     try:
         found = declared_profile.in_force(host)
         if found is not None and found.kubelet is not None:
-            context = planning.compile_profile(host, found, keeps_kubelet=True)._replace(in_tick=True)
+            context = planning.compile_profile(host, found, "tick")
             plan = planning.plan_profile(host, context, managers=(NAME,))
             changes = tuple(change for change in plan.changes if change.manager == NAME)
         return changes, kubelet_outlook.outlook(host, context, topology)

@@ -106,8 +106,8 @@ def published(host: Host, outcome: Outcome) -> Outcome:
         if state.there(host, state.REJECTED):
             profile_in_force.refuse_rejected(host, declared)
         fresh = not declared_profile.applied_already(host, declared)
-        context = planning.compile_profile(host, declared, fresh=fresh, keeps_kubelet=True)
-        items = tick.plan_node(host, context, with_agent=True).changes
+        context = planning.compile_profile(host, declared, "tick", fresh=fresh)
+        items = tick.plan_node(host, context).changes
     except CorralError:
         return outcome
     except Unreadable as error:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import going_back
 from ..host.files import Host
 from ..model.profile.profile import Profile
 from ..model.values.errors import Problem, shown
@@ -35,10 +34,9 @@ def commands(declared: Profile) -> t.Iterator[tuple[str, t.Sequence[str]]]:
 def problems(host: Host, declared: Profile) -> list[Problem]:
     """A problem for each command that others than root could change.
 
-    A profile that is applied already stays in force, as does one that the node goes back to: there the command is refused right before it
-    would run (host/foreign_program.py).
+    A profile that is applied already stays in force: there the command is refused right before it would run (host/foreign_program.py).
     """
-    if declared_profile.applied_already(host, declared) or going_back.to(host, declared):
+    if declared_profile.applied_already(host, declared):
         return []
     return [Problem(path, word, f"root would run it, and {why}") for path, word, why in refused(host, declared)]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import attempts, cgroup, going_back, hugepage_files, state
+from ..host import attempts, cgroup, hugepage_files, state
 from ..host.discovery import sysfs
 from ..host.files import Host
 from ..managers import kubelet, registry
@@ -31,6 +31,7 @@ if t.TYPE_CHECKING:
     from ..model.cpu.pools import Pools
     from ..model.profile.node_intent import Resolved
     from ..model.systemd.agent_units import Options
+    from ..model.values.vocabulary import Run
     from .allocate_workloads import Request
 
 GRANTS = (CPU, WORKLOADS, DEVICES)  # the managers that an admission needs
@@ -39,15 +40,17 @@ GRANTS = (CPU, WORKLOADS, DEVICES)  # the managers that an admission needs
 def compile_profile(
     host: Host,
     declared: Profile,
+    run: Run = "rollout",
     *,
     fresh: bool = False,
     topology: t.Optional[Topology] = None,
     request: t.Optional[Request] = None,
-    keeps_kubelet: bool = False,
+    keeps_kubelet: t.Optional[bool] = None,
 ) -> Context:
     """The profile on this machine, or on that ``topology`` of it; ``request`` has the workloads that start or stop now.
 
-    ``keeps_kubelet``: the kubelet is not restarted, and the pools are as far as the CPUs that it reserves allow.
+    ``keeps_kubelet``: the kubelet is not restarted, and the pools are as far as the CPUs that it reserves allow (None: as the kind of
+    ``run`` says).
 
     Raises CorralError with every problem at once.
     """
@@ -60,7 +63,8 @@ def compile_profile(
     problems = capacity_check.check_node(literal, topology, counts)
     if resolved:
         problems = [*resolved.problems, *map(resolved.as_declared, problems)]
-    if named_programs.names_any(declared):
+    goes_back = declared_profile.goes_back_to(host, declared)
+    if named_programs.names_any(declared) and not goes_back:
         problems += named_programs.problems(host, declared)
     if problems:
         raise CorralError(*problems)
@@ -68,7 +72,8 @@ def compile_profile(
     if resolved:
         computed = computed._replace(notes=(*computed.notes, *resolved.notes))
     wanted = computed
-    if keeps_kubelet and literal.cpu is not None and configures_kubelet(host, literal):
+    keeps = run in ("tick", "timer", "admission") if keeps_kubelet is None else keeps_kubelet
+    if keeps and literal.cpu is not None and configures_kubelet(host, literal):
         computed = beside_kubelet(host, computed, topology)
     before = {one.target: one.value for one in befores if one.kind == "value" and one.value}
     original_cpus = {
@@ -76,6 +81,7 @@ def compile_profile(
     }
     tried = attempts.read(host)
     context = Context(literal, topology, computed, host.now(), tried, fresh, before, original_cpus, resolved=resolved)
+    context = context._replace(run=run, goes_back=goes_back)
     if computed is not wanted:
         context = context._replace(declared_pools=wanted)
     claims = declared.workloads or declared.tenants
@@ -85,7 +91,7 @@ def compile_profile(
 
     if not (request or allocate_workloads.concerns(host, declared)):
         return context
-    if request is None and going_back.to(host, declared):
+    if request is None and goes_back:
         request = allocate_workloads.without_conflicts(host, declared)
     left, allocated = allocate_workloads.allocate(
         host, literal, topology, computed, request or allocate_workloads.NOTHING, fresh=fresh, before=before
@@ -156,21 +162,16 @@ def plan_grants(host: Host, context: Context) -> Plan:
         plan = plan_profile(host, context, managers=GRANTS)
         if not plan.obsolete:
             return plan
-    return plan_profile(host, context, leaves_kubelet=True)
+    return plan_profile(host, context)
 
 
 def plan_profile(
-    host: Host,
-    context: Context,
-    *,
-    declare: bool = False,
-    managers: t.Optional[t.Sequence[str]] = None,
-    leaves_kubelet: bool = False,
+    host: Host, context: Context, *, declare: bool = False, managers: t.Optional[t.Sequence[str]] = None
 ) -> Plan:
     """The plan that makes the profile true, as far as ``managers`` (None: all of them) plan it.
 
-    ``declare`` also makes it the node's declared profile. ``leaves_kubelet``: nothing of the kubelet's part will be executed, so that what
-    stands against that is no reason to refuse the rest.
+    ``declare`` also makes it the node's declared profile. An admission executes nothing of the kubelet's part, so that what stands against
+    that is no reason to refuse the rest.
 
     Raises CorralError when the profile cannot begin on this node (a mount's path is taken, a PID budget is exceeded);
     a profile that is already applied is not refused but reported.
@@ -193,9 +194,9 @@ def plan_profile(
     if not context.in_tick and configures_kubelet(host, context.profile):
         kept = keeping_kubelet(host, context, dict(zip(planning, parts)))
     if kept is not None:
-        return plan_profile(host, kept, declare=declare, managers=managers, leaves_kubelet=leaves_kubelet)
-    spared = {kubelet.MANAGER.name} if leaves_kubelet else set[str]()
-    if going_back.to(host, context.declared):
+        return plan_profile(host, kept, declare=declare, managers=managers)
+    spared = {kubelet.MANAGER.name} if context.run == "admission" else set[str]()
+    if context.goes_back:
         # What workloads have that came with the profile that goes back is drift then, and so is a kubelet that cannot be changed.
         spared |= {WORKLOADS, kubelet.MANAGER.name}
     judged = (part for name, part in zip(planning, parts) if name not in spared)
@@ -214,7 +215,7 @@ def plan_profile(
 
         overlap_check.refuse_overlaps(host, plan)
     # A tick changes what a run has announced, and a start waits for its own grant alone.
-    if managers is None and not (context.in_tick or context.at_boot or leaves_kubelet):
+    if managers is None and context.run in ("rollout", "install"):
         from . import fewer_cpus
 
         plan = plan._replace(notes=(*plan.notes, *fewer_cpus.notes(host, plan)))
@@ -291,14 +292,15 @@ def plan_removal(host: Host, managers: t.Sequence[str]) -> Plan:
     if state.originals_lost(host):
         left = lost_originals.left(host, managers, plan_declared(host))
         if left:  # Nothing is given up of what cannot be brought back.
-            return plan._replace(changes=(*plan.changes, *left), lost=True)
+            return plan._replace(changes=(*plan.changes, *left), lost=True, keep_going=True)
     known = {change.subject for change in plan.changes}
-    own = [change for one in registry.every() for change in one.on_removal(host, managers)]
+    back = declared_profile.goes_back_to(host, None)
+    own = [change for one in registry.every() for change in one.on_removal(host, managers, back)]
     changes = plan.changes + tuple(change for change in own if change.subject not in known)
     # The run names them when it comes to them, with all else brought back by then.
     busy = (apply_step.in_use(host, step) for change in changes for step in change.steps)
     notes = (f"will not be brought back: {why}" for why in dict.fromkeys(busy) if why)
-    return plan._replace(changes=changes, notes=(*plan.notes, *notes))
+    return plan._replace(changes=changes, notes=(*plan.notes, *notes), keep_going=True)
 
 
 def plan_declared(host: Host) -> t.Optional[Plan]:
@@ -319,6 +321,7 @@ def joined(first: Plan, second: Plan) -> Plan:
         first.obsolete | second.obsolete,
         first.notes + second.notes,
         first.lost or second.lost,
+        first.keep_going or second.keep_going,
     )
 
 

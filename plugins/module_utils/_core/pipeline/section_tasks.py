@@ -109,7 +109,7 @@ def apply(host: Host, request: Request) -> Outcome:
         return applying.remove(host, registry.of_profile(), narrow=narrow)
     try:
         origins = section_patch.origins_of(request.wanted)
-        return applying.declare(host, request.wanted, origins, narrow=narrow, keep_going=not request.patch.present)
+        return applying.declare(host, request.wanted, origins, narrow=narrow)
     except CorralError as error:
         raise section_patch.rewrite_paths(error, request.patch.module, request.own) from None
 
@@ -119,9 +119,9 @@ def narrowing(host: Host, request: Request) -> t.Callable[[Plan], Plan]:
 
     The last part takes all that Corral still holds for the profile with it.
     """
-    before = plan_before(host, request.declared)
+    before, ends = plan_before(host, request.declared), not request.patch.present
     if before is None or (request.wanted is None and request.declared is not None):
-        return applying.everything
+        return lambda plan: plan._replace(keep_going=ends)
     known = {(change.item(), change.wanted) for change in before.changes}
     declares = request.lost or request.wanted is None or request.wanted != request.declared
     others = {
@@ -141,6 +141,7 @@ def narrowing(host: Host, request: Request) -> t.Callable[[Plan], Plan]:
             changes=tuple(filter(ours, plan.changes)),
             parts=tuple(part._replace(changes=tuple(filter(ours, part.changes))) for part in plan.parts),
             obsolete=plan.obsolete - others,
+            keep_going=ends,
         )
 
     return narrow

@@ -29,6 +29,7 @@ from .declared_profile import Damaged
 
 if t.TYPE_CHECKING:
     from ..model.status.json_shapes import RenderedPause, Status
+    from ..model.values.vocabulary import Run
 
 
 class Tick(NamedTuple):
@@ -132,11 +133,11 @@ def reconcile(host: Host, declared: Profile, broken: t.Optional[CorralError], no
     takes_up = fresh and not at_boot and broken is None
     takes_up = takes_up and (declared.confirm is not None or state.there(host, state.UNCONFIRMED))
     try:
-        # A boot applies it to a kubelet that is yet to start.
-        context = planning.compile_profile(host, declared, fresh=fresh, keeps_kubelet=not at_boot)
-        # A unit that the boot has yet to start is no drift.
+        # A boot applies it to a kubelet that is yet to start, and a unit that it has yet to start is no drift.
         trigger = os.environ.get("TRIGGER_UNIT", "")
-        plan = plan_node(host, context, with_agent=not at_boot, trigger=trigger)
+        run: Run = "boot" if at_boot else "timer" if trigger else "tick"
+        context = planning.compile_profile(host, declared, run, fresh=fresh)
+        plan = plan_node(host, context, trigger=trigger)
         if broken is not None:
             plan = plan._replace(changes=(*plan.changes, broken_profile(broken)))
         # At boot the last applied profile is brought back in audit mode too, and on a paused node: that is persistence,
@@ -144,7 +145,7 @@ def reconcile(host: Host, declared: Profile, broken: t.Optional[CorralError], no
         if enforce or at_boot:
 
             def again() -> Plan:
-                return plan_node(host, applying.refresh(host, context), with_agent=not at_boot)
+                return plan_node(host, applying.refresh(host, context))
 
             def apply(begin: t.Optional[t.Callable[[], None]] = None) -> Outcome:
                 return applying.apply(host, plan, again, before_steps=begin)
@@ -237,12 +238,10 @@ def write_metrics(host: Host, now: Tick, status: Status) -> None:
     status["metrics_error"] = said
 
 
-def plan_node(host: Host, context: Context, *, with_agent: bool, trigger: str = "") -> Plan:
+def plan_node(host: Host, context: Context, *, trigger: str = "") -> Plan:
     """The plan of the profile and, where the agent is installed, of its own units."""
-    plan = planning.plan_profile(
-        host, context._replace(by_timer=bool(trigger), in_tick=with_agent, at_boot=not with_agent)
-    )
-    options = agent_install.installed(host) if with_agent else None
+    plan = planning.plan_profile(host, context)
+    options = agent_install.installed(host) if context.in_tick else None
     return plan if options is None else planning.joined(plan, planning.plan_agent(host, options, trigger=trigger))
 
 

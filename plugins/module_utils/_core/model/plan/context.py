@@ -18,6 +18,7 @@ if t.TYPE_CHECKING:  # Imported for type checkers only: a node without workloads
     from ..devices.device import Inventory
     from ..profile.node_intent import Resolved
     from ..profile.profile_workloads import Workload
+    from ..values.vocabulary import Run
     from ..workload.admission import AllocationResult, WorkloadStatus
     from ..workload.grants import Checkpoint, Grant
     from ..workload.resource_requirements import ResourceRequirements
@@ -65,9 +66,8 @@ class Context(NamedTuple):
     returns to them, and the rest of the plan must take that into account. ``original_cpus`` has the CPUs that each unit requested before
     Corral gave it others ("" for none). ``declared_pools`` are the profile's where ``pools`` are others, because a kubelet that is not
     restarted reserves other CPUs (None: the same). ``origins`` has the layer that each leaf of the
-    profile comes from, where that is known (see compose.py). ``by_timer`` is a tick: it reads, and starts no process. ``in_tick`` is any
-    tick but that at boot: its unit may write few places and has no network. ``at_boot`` units are yet to be started. ``with_agent``: the run
-    installs the agent as well.
+    profile comes from, where that is known (see compose.py). ``run``: see vocabulary.py. ``goes_back``: the node goes back to
+    this profile, the one before an unconfirmed one, which what came after it must not keep from being executed.
     """
 
     profile: Profile
@@ -79,13 +79,16 @@ class Context(NamedTuple):
     before: t.Mapping[str, str] = {}
     original_cpus: t.Mapping[str, str] = {}
     origins: t.Mapping[str, str] = {}
-    by_timer: bool = False
-    in_tick: bool = False
-    at_boot: bool = False
-    with_agent: bool = False
+    run: Run = "rollout"
+    goes_back: bool = False
     workloads: t.Optional[Workloads] = None
     resolved: t.Optional[Resolved] = None
     declared_pools: t.Optional[Pools] = None
+
+    @property
+    def in_tick(self) -> bool:
+        """Whether it is what a tick does or finds, other than that at boot."""
+        return self.run in ("tick", "timer")
 
     @property
     def declared(self) -> Profile:

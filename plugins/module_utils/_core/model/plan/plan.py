@@ -173,7 +173,8 @@ def change_from_dict(data: t.Mapping[str, t.Any]) -> Change:
 class Plan(NamedTuple):
     """What would be changed. ``context`` is None for a plan that concerns no profile (the agent, a removal).
 
-    ``lost``: a removal that changes nothing and names what is left, because the originals are lost.
+    ``lost``: a removal that changes nothing and names what is left, because the originals are lost. ``keep_going`` (a removal): the run
+    goes on past what cannot be brought back, and names it in ``leftovers``; not past a node that is not drained.
     """
 
     context: t.Optional[Context]
@@ -182,6 +183,7 @@ class Plan(NamedTuple):
     obsolete: frozenset[str]
     notes: tuple[str, ...] = ()
     lost: bool = False
+    keep_going: bool = False
 
 
 @printable_fields("error", "undone", "leftovers")

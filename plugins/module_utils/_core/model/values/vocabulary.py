@@ -22,5 +22,9 @@ StepKind = t.Literal[
     "file", "link", "folder", "value", "pool", "partition", "cpuset", "property", "controller", "unit", "mount", "compile", "hook",
     "health", "driver",
 ]  # fmt: skip
+# What kind of run a plan is for. "rollout": what a run with a profile does, or a removal; "install": a rollout that installs the agent as
+# well. "admission": what the start or the end of a workload changes. "tick": what a tick finds, which reads and starts no process, may
+# write few places and has no network; "timer": a tick that a unit of systemd has triggered. "boot": the units are yet to be started.
+Run = t.Literal["rollout", "install", "admission", "tick", "timer", "boot"]
 # Whether the agent corrects drift or only reports it.
 Mode = t.Literal["enforce", "audit"]

@@ -1527,6 +1527,6 @@ def test_metrics_of_passes(fake: node.Node) -> None:
 def test_a_profile_without_an_agent_says_that_nothing_collects(fake: node.Node) -> None:
     outcome = runs.declare(fake.host(), cpu=None, memory=None, pids=None, gc={"images": {}, "containers": {}})
     assert any("collects once the agent is installed" in note for note in outcome.plan.notes)
-    context = outcome.plan.context._replace(with_agent=True)
+    context = outcome.plan.context._replace(run="install")
     assert not any("agent" in note for note in planning.plan_profile(fake.host(), context).notes)
     assert any("no workloads are declared" in note for note in outcome.plan.notes)

@@ -1315,7 +1315,7 @@ def test_a_profile_that_leaves_the_kubelet_or_the_cpus_to_others_has_its_own_poo
     """A tick as well: the pools keep to the kubelet's reserve only where the profile declares both."""
     fake_kubelet.install(fake, base=BASE + 'reservedSystemCPUs: "1"\n')
     declared = node.parsed(**left_out)
-    context = planning.compile_profile(fake.host(), declared, keeps_kubelet=True)
+    context = planning.compile_profile(fake.host(), declared, "tick")
     assert context.declared_pools is None
     assert context.pools == planning.compile_profile(fake.host(), declared).pools
 

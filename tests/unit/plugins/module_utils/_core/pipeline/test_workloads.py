@@ -329,7 +329,7 @@ def test_removal_brings_the_node_back(fake: node.Node) -> None:
 
 def test_removal_under_running_workloads_names_what_stays_and_ends_later(rolled: node.Node) -> None:
     plan = planning.plan_removal(rolled.host(), registry.names())
-    foretold = applying.planned(rolled.host(), plan, keep_going=True).leftovers
+    foretold = applying.planned(rolled.host(), plan).leftovers
     with rolled.by_hand():  # What runs loses what it has of its own.
         outcome = runs.remove(rolled.host())
     said = (

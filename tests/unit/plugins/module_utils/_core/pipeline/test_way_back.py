@@ -9,9 +9,10 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from _core.host import going_back, state
+from _core.host import state
 from _core.host.files import Host
 from _core.model.profile import profile
+from _core.pipeline import declared_profile
 
 BEFORE, OTHER = {"name": "before", "pids": {"pid_max": 80000}}, {"name": "before", "pids": {"pid_max": 90000}}
 PENDING = {
@@ -40,10 +41,10 @@ def test_the_way_back_is_to_the_profile_before(
 ) -> None:
     host, file = Host(str(tmp_path)), tmp_path / "var/lib/corral/unconfirmed.json"
     wanted = None if declared is None else profile.parse(declared)
-    assert going_back.to(host, wanted) is False, "nothing is unconfirmed"
+    assert declared_profile.goes_back_to(host, wanted) is False, "nothing is unconfirmed"
     file.parent.mkdir(parents=True)
     kept = None if before is None else profile.to_data(profile.parse(before))
     file.write_text(state.checked_text({**PENDING, "before": kept}))
-    assert going_back.to(host, wanted) is back
+    assert declared_profile.goes_back_to(host, wanted) is back
     file.write_text("torn")
-    assert going_back.to(host, wanted) is False
+    assert declared_profile.goes_back_to(host, wanted) is False
