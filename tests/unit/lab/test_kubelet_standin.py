@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from _core.model.kubelet import start_checks, state_files
 from _core.model.kubelet.start_checks import CpuSettings
-from _core.model.kubelet.state_files import CPU, Refused
+from _core.model.kubelet.state_files import CPU, StateRefused
 from _core.model.values import cpuset
 from hypothesis import given
 from hypothesis import strategies as st
@@ -94,13 +94,13 @@ def test_it_says_what_corral_expects_of_a_kubelet(
     config = {"cpuManagerPolicy": policy, "reservedSystemCPUs": cpuset.format(reserved), **options}
     try:
         state = state_files.restore_cpus(text, policy)
-    except Refused as error:
+    except StateRefused as error:
         expected = state_files.advice(CPU, str(path), str(error))
     else:
         try:
             start_checks.check_cpus(state, CpuSettings(policy, online, reserved, strict))
             expected = ""
-        except Refused as error:
+        except StateRefused as error:
             expected = str(error)
     assert said_by_standin(config, path, online) == expected
 

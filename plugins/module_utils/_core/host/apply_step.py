@@ -110,7 +110,7 @@ def bind_driver(host: Host, step: Step, dummy: Masks) -> None:
             pci_driver.give_back(host, step.target)
         else:
             pci_driver.bind(host, step.target, step.value)
-    except pci_driver.Refused as refused:
+    except pci_driver.BindingRefused as refused:
         raise StepFailed(str(refused)) from None
 
 

@@ -15,7 +15,7 @@ from ..model.kubelet import config_values, pod_findings, start_checks, state_fil
 from ..model.kubelet.go_values import GoError
 from ..model.kubelet.kubelet_config import Config, effective, flag_layers
 from ..model.kubelet.start_checks import Amounts, CpuSettings
-from ..model.kubelet.state_files import CPU, MEMORY, CpuState, DeviceState, MemoryState, Refused
+from ..model.kubelet.state_files import CPU, MEMORY, CpuState, DeviceState, MemoryState, StateRefused
 from ..model.topology import cpu_topology
 from ..model.topology.topology import Topology
 from ..model.values import cpuset, quantity
@@ -60,7 +60,7 @@ def given_to_pods(host: Host, root_dir: str, *, exclusively: bool = False) -> t.
         return None
     try:
         found = state_files.restore_cpus(text, "static", pod_level=True)
-    except Refused:
+    except StateRefused:
         return None
     return (frozenset() if exclusively else found.default).union(*pod_findings.exclusive_of(found).values())
 
@@ -117,7 +117,7 @@ def settings_of(config: Config, topology: Topology) -> CpuSettings:
         try:
             return CpuSettings(policy, topology.online, cpuset.parse(str(listed)), strict)
         except ValueError as error:
-            raise Refused(f"reservedSystemCPUs: {error}") from None
+            raise StateRefused(f"reservedSystemCPUs: {error}") from None
     milli = sum(config_values.milli(config.get(key, "cpu")) for key in ("kubeReserved", "systemReserved"))
     options = Options(**{field: option(config, name) for name, field in NAMES.items()})
     try:
@@ -125,7 +125,7 @@ def settings_of(config: Config, topology: Topology) -> CpuSettings:
         chosen = options._replace(full_pcpus_only=False)
         reserved = allocation.take(cpu_topology.of(topology), topology.online, -(-milli // 1000), chosen)
     except ValueError as error:
-        raise Refused(str(error)) from None
+        raise StateRefused(str(error)) from None
     return CpuSettings(policy, topology.online, reserved, strict)
 
 
@@ -143,11 +143,11 @@ def inspect_cpus(host: Host, root_dir: str, config: Config, topology: Topology) 
     try:
         state = state_files.cpu_state(read, {})
         restored = state_files.restore_cpus(text, str(config.get("cpuManagerPolicy")), pod_level=gate(config))
-    except Refused as error:
+    except StateRefused as error:
         return file._replace(refusal=state_files.advice(CPU, path, str(error))), state
     try:
         start_checks.check_cpus(restored, settings_of(config, topology))
-    except Refused as error:
+    except StateRefused as error:
         return file._replace(refusal=str(error)), state
     return file, state
 
@@ -166,12 +166,12 @@ def inspect_memory(host: Host, root_dir: str, config: Config, numa: Amounts) -> 
     policy = str(config.get("memoryManagerPolicy"))
     try:
         restored = state_files.restore_memory(text, policy, pod_level=gate(config))
-    except Refused as error:
+    except StateRefused as error:
         return file._replace(refusal=state_files.advice(MEMORY, path, str(error))), state
     try:
         reserved = reserved_memory(config) if policy == start_checks.STATIC_MEMORY else {}
         start_checks.check_memory(restored, policy, numa, reserved)
-    except Refused as error:
+    except StateRefused as error:
         return file._replace(refusal=str(error)), state
     return file, state
 
@@ -220,7 +220,7 @@ def totals(topology: Topology) -> dict[int, dict[str, int]]:
 
 
 def reserved_memory(config: Config) -> dict[int, dict[str, int]]:
-    """reservedMemory, in bytes by NUMA node and kind. Raises Refused for what is none."""
+    """reservedMemory, in bytes by NUMA node and kind. Raises StateRefused for what is none."""
     found: dict[int, dict[str, int]] = {}
     rows = config.get("reservedMemory") or ()
     try:
@@ -228,7 +228,7 @@ def reserved_memory(config: Config) -> dict[int, dict[str, int]]:
             kinds = {kind: quantity.parse(str(size)).value() for kind, size in row["limits"].items()}
             found.setdefault(int(row["numaNode"]), {}).update(kinds)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise Refused(f"reservedMemory: {error}") from None
+        raise StateRefused(f"reservedMemory: {error}") from None
     return found
 
 

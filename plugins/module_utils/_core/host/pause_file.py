@@ -28,7 +28,7 @@ if t.TYPE_CHECKING:
 TICK_SECONDS = 200.0  # more than the unit's own limit
 
 
-class State(NamedTuple):
+class PauseState(NamedTuple):
     """The pause in force and the one whose time is over (each as JSON data), and what is wrong with the file."""
 
     paused: t.Optional[RenderedPause] = None
@@ -36,20 +36,20 @@ class State(NamedTuple):
     error: t.Optional[str] = None
 
 
-def observe(host: Host) -> State:
+def observe(host: Host) -> PauseState:
     """Whether the node is paused. Where its file cannot be read as Corral wrote it, it is as the last status says."""
     if not state.there(host, state.PAUSE):
-        return State()
+        return PauseState()
     found = pause.from_data(state.checked(host, state.PAUSE))
     if found is None:
         return as_published(host)
     now = host.now()
     remaining = pause.left(found, now, host.boot_id(), host.uptime())
     data = with_text(pause.shown(found, now, remaining))
-    return State(paused=data) if remaining > 0 else State(ended=data)
+    return PauseState(paused=data) if remaining > 0 else PauseState(ended=data)
 
 
-def as_published(host: Host) -> State:
+def as_published(host: Host) -> PauseState:
     """The pause of the last status, where that has one which has not ended, and that the file is damaged."""
     status = host.unrecorded(lambda: state.read_json(host, state.STATUS))
     data = status.get("paused") if isinstance(status, dict) else None
@@ -60,7 +60,7 @@ def as_published(host: Host) -> State:
         else "is not paused: pause it again"
     )
     error = f"{state.PAUSE}: not readable as Corral wrote it, so the node {said}"
-    return State(paused=t.cast("RenderedPause", data) if lasts else None, error=error)
+    return PauseState(paused=t.cast("RenderedPause", data) if lasts else None, error=error)
 
 
 def in_force(host: Host) -> t.Optional[RenderedPause]:
@@ -68,7 +68,7 @@ def in_force(host: Host) -> t.Optional[RenderedPause]:
     return observe(host).paused
 
 
-def tidy(host: Host) -> State:
+def tidy(host: Host) -> PauseState:
     """As observe(); the file of an ended pause is removed, so that a clock that is set back cannot restore it. The caller holds the lock."""
     found = observe(host)
     if found.ended is not None:

@@ -31,7 +31,7 @@ NO_OVERRIDE = "(null)"
 UNBIND_SECONDS = 20.0
 
 
-class Refused(Exception):
+class BindingRefused(Exception):
     """The kernel does not do it, or it must not be asked; the text says why."""
 
 
@@ -70,16 +70,16 @@ def bound_by_corral(host: Host, folder: str) -> t.Optional[str]:
 
 
 def bind(host: Host, folder: str, driver: str) -> None:
-    """Bind a function to a driver. Raises Refused or OSError; nothing is written where it is in use."""
+    """Bind a function to a driver. Raises BindingRefused or OSError; nothing is written where it is in use."""
     address = posixpath.basename(folder)
     function = device_files.functions(Reader(host)).get(address)
     if function is None:
-        raise Refused(f"{address}: the device is gone")
+        raise BindingRefused(f"{address}: the device is gone")
     now = binding(host, folder)
     if now.driver != driver:
         why = pci_use.why_used(host, function) or pci_use.why_claimed(host, function)
         if why:
-            raise Refused(f"{address}: {now.driver} keeps it: {why}")
+            raise BindingRefused(f"{address}: {now.driver} keeps it: {why}")
     if host.read(driver_record(address), follow=False) is None:
         host.write_file(driver_record(address), json.dumps(list(now)) + "\n", state.PRIVATE)
     if now.override != driver:
@@ -91,7 +91,7 @@ def bind(host: Host, folder: str, driver: str) -> None:
     got = binding(host, folder).driver
     if got != driver:
         said = f"it has {got}" if got else "it has no driver now"
-        raise Refused(
+        raise BindingRefused(
             f"{address}: {driver} does not take it, {said}: is the module loaded? The kernel's log may say why (dmesg)"
         )
 
@@ -106,11 +106,11 @@ def let_go(host: Host, folder: str, driver: str) -> None:
         why = f" ({error.strerror})"
     if binding(host, folder).driver == driver:
         hint = f"stop what uses it, or bind it at boot: driver_override, or {driver} in modprobe.d"
-        raise Refused(f"{address}: driver {driver} does not let go of it{why}: {hint}")
+        raise BindingRefused(f"{address}: driver {driver} does not let go of it{why}: {hint}")
 
 
 def give_back(host: Host, folder: str) -> None:
-    """Bind a function to what it had before. Raises Refused or OSError; then the record stays for the next time."""
+    """Bind a function to what it had before. Raises BindingRefused or OSError; then the record stays for the next time."""
     address = posixpath.basename(folder)
     before = recorded(host, address)
     if before is not None and host.is_dir(folder):
@@ -130,7 +130,7 @@ def give_back(host: Host, folder: str) -> None:
                 host.write_value(PROBE, address)
             got = binding(host, folder).driver
             if got != before.driver and not (before.driver == ANY and got):
-                raise Refused(
+                raise BindingRefused(
                     f"{address}: its driver {before.driver} does not take it back: is the module loaded? (dmesg)"
                 )
         if binding(host, folder).override != before.override:
@@ -139,7 +139,7 @@ def give_back(host: Host, folder: str) -> None:
 
 
 def refuse_open(host: Host, folder: str) -> None:
-    """Raise Refused where a process has the IOMMU group open: the kernel would wait for it, for as long as that takes."""
+    """Raise BindingRefused where a process has the IOMMU group open: the kernel would wait for it, for as long as that takes."""
     file = VFIO_FOLDER + posixpath.basename(host.link(f"{folder}/iommu_group") or "")
     if host.exists(file) and host.is_claimed(file):
-        raise Refused(f"{posixpath.basename(folder)}: a process still has {file} open: end it (fuser {file})")
+        raise BindingRefused(f"{posixpath.basename(folder)}: a process still has {file} open: end it (fuser {file})")

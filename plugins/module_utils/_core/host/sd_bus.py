@@ -35,7 +35,7 @@ METHODS = {"start": b"StartUnit", "stop": b"StopUnit", "restart": b"RestartUnit"
 LOST = (errno.ENOTCONN, errno.ECONNRESET, errno.EPIPE, errno.ESHUTDOWN, errno.EINTR)
 
 
-class Refused(Exception):
+class BusError(Exception):
     """systemd's own message, or that it did not answer in time; ``code`` is what systemctl would exit with."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -103,7 +103,7 @@ def connect() -> t.Optional[Connection]:
         try:
             connection.open(address, broker, CONNECT_SECONDS)
             return connection
-        except (Unavailable, Refused):
+        except (Unavailable, BusError):
             connection.close()
     return None
 
@@ -126,7 +126,7 @@ class Connection:
             self.lib.sd_bus_unref(bus)
 
     def open(self, address: str, broker: bool, seconds: float) -> None:
-        """Connect and wait until messages can be sent. Raises Unavailable or Refused."""
+        """Connect and wait until messages can be sent. Raises Unavailable or BusError."""
         checked(self.lib.sd_bus_new(ctypes.byref(self.bus)))
         checked(self.lib.sd_bus_set_address(self.bus, address.encode()))
         checked(self.lib.sd_bus_set_bus_client(self.bus, int(broker)))
@@ -142,7 +142,7 @@ class Connection:
             self.call(*bus, b"AddMatch", (rule,), seconds=seconds)
             self.call(NAME, MANAGER_PATH, MANAGER, b"Subscribe", (), seconds=seconds)
 
-    # What Corral asks; each raises Refused, Unavailable or NotCovered
+    # What Corral asks; each raises BusError, Unavailable or NotCovered
 
     def set_property(self, unit: str, assignment: str, seconds: float) -> None:
         """Set a property until the next boot, live and in /run/systemd/system.control."""
@@ -163,7 +163,7 @@ class Connection:
         job = self.call(NAME, MANAGER_PATH, MANAGER, method, (unit, mode), "o", seconds=seconds)
         result = self.result_of(job, deadline)
         if result not in ("done", "skipped"):  # Both are success for systemctl.
-            raise Refused(FAILED, f"the job of {unit} ended with the result {result}: see journalctl -u {unit}")
+            raise BusError(FAILED, f"the job of {unit} ended with the result {result}: see journalctl -u {unit}")
 
     def active_state(self, unit: str, seconds: float) -> str:
         """The state of a unit, loaded or not: "active", "inactive" …"""
@@ -257,10 +257,10 @@ class Connection:
         return result if path == job else ""
 
     def wait(self, deadline: float) -> None:
-        """Wait until there is something to read. Raises Refused when it is too late."""
+        """Wait until there is something to read. Raises BusError when it is too late."""
         left = deadline - time.monotonic()
         if left <= 0:
-            raise Refused(TIMED_OUT, "not done in time: see systemctl list-jobs")
+            raise BusError(TIMED_OUT, "not done in time: see systemctl list-jobs")
         code = self.lib.sd_bus_wait(self.bus, max(int(left * 1e6), 1))
         if code != -errno.EINTR:
             checked(code)
@@ -278,6 +278,6 @@ def failure(code: int, error: Error, seconds: float) -> Exception:
     if code in LOST:
         return Unavailable(os.strerror(code))
     if code == errno.ETIMEDOUT:
-        return Refused(TIMED_OUT, f"no answer within {seconds:g} s")
+        return BusError(TIMED_OUT, f"no answer within {seconds:g} s")
     message = (error.message or b"").decode(errors="replace")
-    return Refused(CODES.get(error.name or b"", FAILED), message or os.strerror(code))
+    return BusError(CODES.get(error.name or b"", FAILED), message or os.strerror(code))

@@ -146,12 +146,12 @@ def answered(
     bus = connection(host)
     if bus is not None:
         from .command import Command
-        from .sd_bus import NotCovered, Refused, Unavailable
+        from .sd_bus import BusError, NotCovered, Unavailable
 
         sys.audit("corral.systemd", *argv)  # As a process raises one (PEP 578), for tests that count what is done.
         try:
             answer = Command(0, ask(bus) or "", "")
-        except Refused as error:
+        except BusError as error:
             answer = Command(error.code, "", str(error))
         except NotCovered:
             return host.run(*argv, timeout=timeout)

@@ -114,7 +114,7 @@ def refused_for_boot(host: Host, context: Context) -> dict[str, str]:
     units = slices.wanted_cpus(cpu, context.pools, context.grants)
     found = {}
     for unit, kind in partitions.wanted(cpu, units, at_boot).items():
-        state = partitions.State(True, cgroup.partition(host, unit), units[unit], frozenset())
+        state = partitions.PartitionState(True, cgroup.partition(host, unit), units[unit], frozenset())
         found[unit] = partitions.housekeeping_conflict(kind, state, at_boot)
     return {unit: reason for unit, reason in found.items() if reason}
 
@@ -184,7 +184,7 @@ def kept_by_kernel(unit: str, wanted: Wanted, seen: Observation) -> bool:
     kind, state = wanted.partitions.get(unit), seen.units[unit]
     if kind is None:
         return False
-    found = partitions.State(state.exists, state.partition, state.cpus.requested, seen.rest)
+    found = partitions.PartitionState(state.exists, state.partition, state.cpus.requested, seen.rest)
     return not partitions.housekeeping_conflict(kind, found, wanted.at_boot)
 
 
@@ -315,7 +315,7 @@ def partition_changes(
         target = cgroup.partition_file(unit)
         requested = state.cpus.requested
         offline = unit in moving and requested is not None and not requested & wanted.online
-        found = partitions.State(state.exists, state.partition, requested, seen.rest, offline)
+        found = partitions.PartitionState(state.exists, state.partition, requested, seen.rest, offline)
         attempt = context.attempts.get(target)
         if state.cpus.requested == wanted.now.get(unit) and partitions.housekeeping_conflict(
             kind, found, wanted.at_boot

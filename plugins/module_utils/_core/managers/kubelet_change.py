@@ -43,7 +43,7 @@ WAY_OUT_OF_LEAVING = (
 )
 
 
-class Refused(NamedTuple):
+class RefusedFile(NamedTuple):
     """A state file that the kubelet would not start with: its path and text, and the refusal."""
 
     path: str
@@ -59,13 +59,13 @@ class Drain(NamedTuple):
     optional: bool = False
 
 
-class State(NamedTuple):
+class StateFiles(NamedTuple):
     """The state files that would be refused under a configuration; the containers that run, and those with exclusive CPUs or memory.
 
     ``absent`` are the state files that are not there.
     """
 
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[RefusedFile, ...] = ()
     running: tuple[Container, ...] = ()
     assigned: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ class State(NamedTuple):
         return bool(self.refused and self.running)
 
 
-def state_under(host: Host, seen: Observation, config: Config, context: Context) -> State:
+def state_under(host: Host, seen: Observation, config: Config, context: Context) -> StateFiles:
     """What a configuration makes of the state files."""
     root = seen.places.root_dir
     cpu_file, cpus = kubelet_state.inspect_cpus(host, root, config, context.topology)
@@ -84,18 +84,20 @@ def state_under(host: Host, seen: Observation, config: Config, context: Context)
     refused = [file for file in (cpu_file, memory_file) if file.refusal]
     absent = tuple(file.path for file in (cpu_file, memory_file) if not file.exists)
     if not refused:
-        return State(absent=absent)
+        return StateFiles(absent=absent)
     running = tuple(kubelet_node.containers(host))
     names = {one.pod: one.pod_name or one.pod for one in running}
     assigned = {
         pod for pod, own in (pod_findings.exclusive_of(cpus) if cpus else {}).items() if own and cpu_file.refusal
     }
     assigned |= set(memory.containers) if memory and memory_file.refusal else set()
-    found = [Refused(one.path, text_of(host, one.path), host.mode(one.path) or 0o600, one.refusal) for one in refused]
-    return State(tuple(found), running, tuple(sorted(names[pod] for pod in assigned if pod in names)), absent)
+    found = [
+        RefusedFile(one.path, text_of(host, one.path), host.mode(one.path) or 0o600, one.refusal) for one in refused
+    ]
+    return StateFiles(tuple(found), running, tuple(sorted(names[pod] for pod in assigned if pod in names)), absent)
 
 
-def is_made_unfit(host: Host, seen: Observation, config: Config, after: State, context: Context) -> bool:
+def is_made_unfit(host: Host, seen: Observation, config: Config, after: StateFiles, context: Context) -> bool:
     """Whether the kubelet would start now with a state file, and would not once the machine has the hugepages that are declared."""
     if not after.refused:
         return False
@@ -109,7 +111,7 @@ def text_of(host: Host, path: str) -> str:
     return (host.read_bytes(path) or b"").decode("utf-8", "surrogateescape")
 
 
-def problems(state: State, drain: Drain, way_out: str = WAY_OUT) -> list[Problem]:
+def problems(state: StateFiles, drain: Drain, way_out: str = WAY_OUT) -> list[Problem]:
     """A change that would take CPUs or memory away from pods, without a word about that."""
     if not (state.refused and state.assigned) or drain.hook is not None:
         return []
@@ -122,7 +124,7 @@ def problems(state: State, drain: Drain, way_out: str = WAY_OUT) -> list[Problem
     return [Problem("kubelet.drain", None, message)]
 
 
-def standing_notes(seen: Observation, after: State, context: Context) -> list[str]:
+def standing_notes(seen: Observation, after: StateFiles, context: Context) -> list[str]:
     """What is to be known of a kubelet that runs on: that it could not start again, or that it has not counted hugepages."""
     if seen.process is None:
         return []
@@ -134,7 +136,7 @@ def standing_notes(seen: Observation, after: State, context: Context) -> list[st
     return found
 
 
-def aside(state: State, now: float) -> list[Step]:
+def aside(state: StateFiles, now: float) -> list[Step]:
     """Set the refused files aside, with the cause and the time in their names."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
     steps = []
@@ -169,7 +171,7 @@ def readiness(host: Host, seen: Observation) -> tuple[list[Step], list[str]]:
 
 
 def restart(
-    seen: Observation, state: State, config: Config, drain: Drain, now: float, ready: t.Sequence[Step] = ()
+    seen: Observation, state: StateFiles, config: Config, drain: Drain, now: float, ready: t.Sequence[Step] = ()
 ) -> list[Step]:
     """The steps around the write of a configuration. A kubelet that does not run is not started: it reads it when it starts."""
     if not stops(seen):

@@ -40,7 +40,7 @@ def file_item(seen: Observation, then: Target, steps: t.Sequence[Step], when: t.
     )  # fmt: skip
 
 
-def state_item(one: kubelet_change.Refused, steps: t.Sequence[Step], disruption: t.Any, when: t.Any) -> Change:
+def state_item(one: kubelet_change.RefusedFile, steps: t.Sequence[Step], disruption: t.Any, when: t.Any) -> Change:
     """The item of a state file that the kubelet would refuse."""
     return Change(
         NAME, one.path, "state", "refused at the start", "set aside", one.refusal, one.path, tuple(steps), when=when,

@@ -22,7 +22,7 @@ from ..model.profile.profile_kubelet import Kubelet
 from ..model.profile.schema_types import CORRAL_SLICE
 from ..model.values.errors import Problem
 from . import kubelet_change, kubelet_observed
-from .kubelet_change import Drain, State
+from .kubelet_change import Drain, StateFiles
 from .kubelet_items import file_item, older_than_files, overridden_item, state_item
 from .kubelet_observed import Observation
 from .kubelet_obstacles import (
@@ -101,7 +101,7 @@ def decide(host: Host, seen: Observation, kubelet: Kubelet, context: Context) ->
     others = [one.line() for one in contradictions if one.line() in before]
     refusals = [*wanted.problems, *(one for one in contradictions if one.line() not in before)]
     differences = kubelet_drift.changing(now, then.config, None if knows else known_keys(seen, wanted))
-    after = kubelet_change.state_under(host, seen, then.config, context) if knows else State()
+    after = kubelet_change.state_under(host, seen, then.config, context) if knows else StateFiles()
     starts = bool(differences)
     if seen.process and not starts and kubelet_change.is_made_unfit(host, seen, now, after, context):
         starts = True
@@ -157,7 +157,7 @@ def changes_of(
     then: Target,
     differences: t.Sequence[Difference],
     starts: bool,
-    after: State,
+    after: StateFiles,
     ready: t.Sequence[Step],
     drain: Drain,
     context: Context,

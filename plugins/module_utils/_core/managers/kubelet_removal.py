@@ -20,7 +20,7 @@ from ..model.plan.context import Context
 from ..model.plan.plan import FILES, Change, Part, Step
 from ..model.values.errors import CorralError, Problem, refusal
 from . import kubelet_change, kubelet_observed
-from .kubelet_change import Drain, State
+from .kubelet_change import Drain, StateFiles
 from .kubelet_observed import Observation
 from .kubelet_obstacles import NO_RESTART, acts, refused
 from .kubelet_places import DUE, KEPT, NAME
@@ -137,7 +137,7 @@ def back_changes(host: Host, seen: Observation, context: Context) -> tuple[list[
     return [change], problems
 
 
-def way_to_start(after: State) -> str:
+def way_to_start(after: StateFiles) -> str:
     """What a kubelet that is not stopped now needs before its next start; "" for nothing.
 
     Its state files stay meanwhile: it writes them again from its memory, and they say which CPUs pods have.

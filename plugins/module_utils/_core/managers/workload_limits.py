@@ -26,7 +26,7 @@ from . import workload_placement
 from .workload_placement import UnitState
 
 
-class State(NamedTuple):
+class LimitsState(NamedTuple):
     """One workload as observed: its slice's drop-in and kernel values (None: no slice), its unit, and the OOM scores
     that its processes should not have.
     """
@@ -48,7 +48,7 @@ def observe(
     limits: t.Iterable[str],
     score: t.Optional[int],
     sizes: t.Sequence[int],
-) -> State:
+) -> LimitsState:
     """Observe a workload, its slice ``unit`` and these ``limits`` of it: kernel files and systemd's files, no command."""
     path = cgroup.path_of(unit)
     exists = cgroup.exists(host, unit)
@@ -58,7 +58,7 @@ def observe(
     )
     service = workload_placement.observe_unit(host, files, need, unit) if need.workload.match == "unit" else None
     scores = oom_score.scores(host, path, str(score)) if exists and score is not None else ()
-    return State(unit, exists, host.read(dropin(unit, NAME)), values, hugetlb, service, scores)
+    return LimitsState(unit, exists, host.read(dropin(unit, NAME)), values, hugetlb, service, scores)
 
 
 def stripped(text: t.Optional[str]) -> t.Optional[str]:
@@ -71,7 +71,7 @@ def slice_changes(
     need: ResourceRequirements,
     grant: t.Optional[Grant],
     wanted: t.Mapping[str, str],
-    seen: State,
+    seen: LimitsState,
     sizes: t.Sequence[int],
     *,
     limited: bool,
@@ -125,7 +125,7 @@ def override_changes(host: Host, unit: str, wanted: t.Iterable[str]) -> list[Cha
     return found
 
 
-def early_limits(need: ResourceRequirements, seen: State, wanted: t.Mapping[str, str]) -> list[Change]:
+def early_limits(need: ResourceRequirements, seen: LimitsState, wanted: t.Mapping[str, str]) -> list[Change]:
     """The limits of a slice that is about to start and has no drop-in for them."""
     names = [name for name in wanted if need.workload.template or name == "AllowedMemoryNodes"]
     found = (limit_change(seen, name, wanted[name]) for name in names if need.workload.hold == RUNNING)
@@ -147,7 +147,7 @@ def narrower_changes(host: Host, need: ResourceRequirements, wanted: t.Mapping[s
     return found
 
 
-def limit_change(seen: State, name: str, value: str) -> t.Optional[Change]:
+def limit_change(seen: LimitsState, name: str, value: str) -> t.Optional[Change]:
     """The change of one limit in force."""
     actual, target = seen.values.get(name), unit_limits.kernel(name, value)
     shown = None if actual is None else unit_limits.meaning(name, actual)
@@ -161,7 +161,7 @@ def limit_change(seen: State, name: str, value: str) -> t.Optional[Change]:
     return Change(NAME, seen.slice, name, actual, target, "the limit in force differs", location, (step,))
 
 
-def hugetlb_changes(host: Host, need: ResourceRequirements, seen: State, sizes: t.Sequence[int]) -> list[Change]:
+def hugetlb_changes(host: Host, need: ResourceRequirements, seen: LimitsState, sizes: t.Sequence[int]) -> list[Change]:
     """The limits of hugepages, which systemd has no property for: the controller down the path, then the file."""
     changes = []
     path = cgroup.path_of(seen.slice)
@@ -190,7 +190,7 @@ def hugetlb_changes(host: Host, need: ResourceRequirements, seen: State, sizes: 
     return changes
 
 
-def score_changes(host: Host, need: ResourceRequirements, seen: State, score: t.Optional[int]) -> list[Change]:
+def score_changes(host: Host, need: ResourceRequirements, seen: LimitsState, score: t.Optional[int]) -> list[Change]:
     """Processes that have another score: OOMScoreAdjust= reaches a unit at its start only."""
     if score is None or not seen.scores:
         return []

@@ -470,7 +470,7 @@ def met_by_admitted(context: Context, needs: t.Sequence[ResourceRequirements]) -
     ]
 
 
-def unit_problems(context: Context, need: ResourceRequirements, seen: workload_limits.State) -> list[Problem]:
+def unit_problems(context: Context, need: ResourceRequirements, seen: workload_limits.LimitsState) -> list[Problem]:
     """A unit that another file keeps in another slice, where it would get that slice's CPUs, that starts before Corral, or that systemd
     knows by another name: control groups and runs have that one.
     """

@@ -33,7 +33,7 @@ HOUSEKEEPING = "housekeeping"
 RETRY_SECONDS = 600
 
 
-class State(NamedTuple):
+class PartitionState(NamedTuple):
     """A slice as observed: whether it exists, the content of the kernel's file (None: no such file) and the CPUs that it
     requests (None: no cpuset yet); ``rest`` are the CPUs that the kernel leaves to all other control groups.
 
@@ -67,7 +67,7 @@ def wanted(cpu: Cpu, units: t.Mapping[str, frozenset[int]], at_boot: frozenset[i
     return kinds
 
 
-def housekeeping_conflict(kind: str, found: State, at_boot: frozenset[int]) -> str:
+def housekeeping_conflict(kind: str, found: PartitionState, at_boot: frozenset[int]) -> str:
     """Why the kernel makes no partition of a slice with CPUs of isolcpus=, and what to do; "" for any other slice.
 
     6.12 refuses both kinds, 7.2 the kind root. No write can change that, so it is no drift: the slice has its cpuset, as on nodes where
@@ -83,7 +83,7 @@ def housekeeping_conflict(kind: str, found: State, at_boot: frozenset[int]) -> s
 
 
 def change(
-    unit: str, target: str, kind: str, found: State, rivals: t.Mapping[str, frozenset[int]]
+    unit: str, target: str, kind: str, found: PartitionState, rivals: t.Mapping[str, frozenset[int]]
 ) -> t.Optional[Change]:
     """The change that makes a slice a partition of this kind, or ends its partition; None when it is in sync.
 

@@ -15,7 +15,7 @@ import typing as t
 
 from ..values import cpuset
 from ..values.records import NamedTuple
-from .state_files import CpuState, MemoryState, Refused
+from .state_files import CpuState, MemoryState, StateRefused
 
 STATIC_CPU, STATIC_MEMORY = "static", "Static"
 MEMORY = "memory"
@@ -31,33 +31,35 @@ class CpuSettings(NamedTuple):
 
 
 def check_cpus(state: CpuState, settings: CpuSettings) -> None:
-    """Raise Refused where the static policy would not start with this state. An empty state is made again."""
+    """Raise StateRefused where the static policy would not start with this state. An empty state is made again."""
     if settings.policy != STATIC_CPU:
         return
     usable = settings.online - settings.reserved if settings.strict else settings.online
     if not state.default:
         if state.containers:
-            raise Refused("default cpuset cannot be empty")
+            raise StateRefused("default cpuset cannot be empty")
         return
     default, reserved = cpuset.format(state.default), settings.reserved
     if settings.strict and reserved & state.default:
         both = cpuset.format(reserved & state.default)
-        raise Refused(f'some of strictly reserved cpus: "{both}" are present in defaultCpuSet: "{default}"')
+        raise StateRefused(f'some of strictly reserved cpus: "{both}" are present in defaultCpuSet: "{default}"')
     if not settings.strict and not reserved <= state.default:
-        raise Refused(f'not all reserved cpus: "{cpuset.format(reserved)}" are present in defaultCpuSet: "{default}"')
+        raise StateRefused(
+            f'not all reserved cpus: "{cpuset.format(reserved)}" are present in defaultCpuSet: "{default}"'
+        )
     known = set(state.default)
     for pod, containers in state.containers.items():
         for name, cpus in containers.items():
             if cpus & state.default:
                 shown = cpuset.format(cpus)
-                raise Refused(
+                raise StateRefused(
                     f'pod: {pod}, container: {name} cpuset: "{shown}" overlaps with default cpuset "{default}"'
                 )
             known |= cpus
     for cpus in state.pods.values():
         known |= cpus
     if known != usable:
-        raise Refused(
+        raise StateRefused(
             f'current set of available CPUs "{cpuset.format(usable)}" doesn\'t match with CPUs in state "{cpuset.format(known)}"'
         )
 
@@ -66,7 +68,7 @@ Amounts = t.Mapping[int, t.Mapping[str, int]]  # bytes by NUMA node and kind: me
 
 
 def check_memory(state: MemoryState, policy: str, totals: Amounts, reserved: Amounts) -> None:
-    """Raise Refused where the static policy would not start with this state on a machine of these totals and reserves.
+    """Raise StateRefused where the static policy would not start with this state on a machine of these totals and reserves.
 
     A state without nodes is made again.
     """
@@ -80,7 +82,7 @@ def check_memory(state: MemoryState, policy: str, totals: Amounts, reserved: Amo
             for block in blocks or ():
                 assign(expected, block, f"[memorymanager] (pod: {pod}, container: {name})")
     if any(differs(node, state.nodes, expected) for node in expected.keys() | state.nodes.keys()):
-        raise Refused("[memorymanager] the expected machine state is different from the real one")
+        raise StateRefused("[memorymanager] the expected machine state is different from the real one")
 
 
 def machine(totals: Amounts, reserved: Amounts) -> dict[int, dict[str, t.Any]]:
@@ -100,16 +102,16 @@ def machine(totals: Amounts, reserved: Amounts) -> dict[int, dict[str, t.Any]]:
 
 
 def assign(nodes: dict[int, dict[str, t.Any]], block: t.Mapping[str, t.Any], who: str) -> None:
-    """Take an assigned block off its nodes, one after the other. Raises Refused for a node or kind that is not there."""
+    """Take an assigned block off its nodes, one after the other. Raises StateRefused for a node or kind that is not there."""
     left = block["Size"]
     for node in block["NUMAAffinity"] or ():
         if node not in nodes:
-            raise Refused(f"{who} the memory assignment uses the NUMA that does not exist")
+            raise StateRefused(f"{who} the memory assignment uses the NUMA that does not exist")
         nodes[node]["NumberOfAssignments"] += 1
         nodes[node]["Cells"] = copy.copy(block["NUMAAffinity"])
         table = nodes[node]["MemoryMap"].get(block["Type"])
         if table is None:
-            raise Refused(f"{who} the memory assignment uses memory resource that does not exist")
+            raise StateRefused(f"{who} the memory assignment uses memory resource that does not exist")
         taken = min(left, max(table["Free"], 0))
         table["Reserved"] += taken
         table["Free"] -= taken

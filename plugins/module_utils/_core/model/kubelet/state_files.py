@@ -208,14 +208,14 @@ class CpuState(NamedTuple):
     pods: t.Mapping[str, frozenset[int]]
 
 
-class Refused(ValueError):
+class StateRefused(ValueError):
     """The kubelet refuses a state file; the text is its reason."""
 
 
 def restore_cpus(
     text: str, policy: str, *, pod_level: bool = False, containers: t.Optional[t.Mapping[str, tuple[str, str]]] = None
 ) -> CpuState:
-    """What the CPU manager under a policy makes of its file ("" for none) at the kubelet's start. Raises Refused.
+    """What the CPU manager under a policy makes of its file ("" for none) at the kubelet's start. Raises StateRefused.
 
     ``containers`` has the pod and the name of each container id that the runtime knows: files of v1 name nothing else.
     """
@@ -223,25 +223,25 @@ def restore_cpus(
         return CpuState(policy, frozenset(), {}, {})
     found = read(CPU, text, pod_level=pod_level)
     if found.refusal:
-        raise Refused(found.refusal)
+        raise StateRefused(found.refusal)
     own = found.values["PolicyName"]
     if own != policy:
-        raise Refused(f'configured policy "{policy}" differs from state checkpoint policy "{own}"')
+        raise StateRefused(f'configured policy "{policy}" differs from state checkpoint policy "{own}"')
     return cpu_state(found, containers or {})
 
 
 def cpu_state(found: StateFile, containers: t.Mapping[str, tuple[str, str]]) -> CpuState:
-    """The assignments of a file that was read. Raises Refused for a list that is none, and for an unknown container of v1."""
+    """The assignments of a file that was read. Raises StateRefused for a list that is none, and for an unknown container of v1."""
     default_text = found.values["DefaultCPUSet"]
     try:
         default = cpu_list(default_text)
     except GoError as error:
-        raise Refused(f'could not parse default cpu set "{default_text}": {error}') from None
+        raise StateRefused(f'could not parse default cpu set "{default_text}": {error}') from None
     entries: dict[str, dict[str, str]] = {}
     if found.version == "v1":
         for container_id, cpus in (found.values["Entries"] or {}).items():
             if container_id not in containers:
-                raise Refused(f"container {container_id} of a file of version 1 is not known to the runtime")
+                raise StateRefused(f"container {container_id} of a file of version 1 is not known to the runtime")
             pod, name = containers[container_id]
             entries.setdefault(pod, {})[name] = cpus
     else:
@@ -252,7 +252,7 @@ def cpu_state(found: StateFile, containers: t.Mapping[str, tuple[str, str]]) -> 
             try:
                 assigned.setdefault(pod, {})[name] = cpu_list(cpus)
             except GoError as error:
-                raise Refused(
+                raise StateRefused(
                     f'could not parse cpuset "{cpus}" for container "{name}" in pod "{pod}": {error}'
                 ) from None
     pods = {pod: of["CPUSet"] for pod, of in (found.values.get("PodEntries") or {}).items()}
@@ -272,15 +272,15 @@ class MemoryState(NamedTuple):
 
 
 def restore_memory(text: str, policy: str, *, pod_level: bool = False) -> MemoryState:
-    """What the memory manager under a policy makes of its file ("" for none) at the kubelet's start. Raises Refused."""
+    """What the memory manager under a policy makes of its file ("" for none) at the kubelet's start. Raises StateRefused."""
     if not text:
         return MemoryState(policy, {}, {}, {})
     found = read(MEMORY, text, pod_level=pod_level)
     if found.refusal:
-        raise Refused(found.refusal)
+        raise StateRefused(found.refusal)
     own = found.values["PolicyName"]
     if own != policy:
-        raise Refused(f'configured policy "{policy}" differs from state checkpoint policy "{own}"')
+        raise StateRefused(f'configured policy "{policy}" differs from state checkpoint policy "{own}"')
     return memory_state(found)
 
 

@@ -386,9 +386,9 @@ def test_a_pod_without_a_log_is_named_by_its_uid_and_no_more_than_four_pods_are(
     log.unlink()
     (line,) = refusal(fake, **STATIC)
     assert "lose their exclusive CPUs or memory: uid. Drain" in line
-    refused = (kubelet_change.Refused(STATE, "", 0o600, "other CPUs"),)
+    refused = (kubelet_change.RefusedFile(STATE, "", 0o600, "other CPUs"),)
     for count, words in ((4, "memory: a, b, c, d. Drain"), (5, "memory: a, b, c, d …. Drain")):
-        found = kubelet_change.State(refused, assigned=tuple("abcde"[:count]))
+        found = kubelet_change.StateFiles(refused, assigned=tuple("abcde"[:count]))
         (problem,) = kubelet_change.problems(found, kubelet_change.Drain())
         assert words in problem.message
 

@@ -10,7 +10,7 @@ import typing as t
 import pytest
 from _core.model.kubelet import start_checks
 from _core.model.kubelet.start_checks import CpuSettings
-from _core.model.kubelet.state_files import CpuState, MemoryState, Refused
+from _core.model.kubelet.state_files import CpuState, MemoryState, StateRefused
 
 ONLINE = frozenset(range(8))
 STATE = CpuState("static", frozenset({0, 1, 2, 3, 6, 7}), {"pod": {"main": frozenset({4, 5})}}, {})
@@ -64,7 +64,7 @@ def test_a_kubelet_starts(state: CpuState, settings: CpuSettings) -> None:
     ],
 )
 def test_a_kubelet_that_would_not_start_says_why(state: CpuState, settings: CpuSettings, said: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(StateRefused) as refused:
         start_checks.check_cpus(state, settings)
     assert str(refused.value) == said
 
@@ -105,7 +105,7 @@ def test_assignments_are_counted_by_container_and_kind(count: int, cells: list[i
     if is_accepted:
         start_checks.check_memory(state, "Static", {0: TOTALS[0]}, RESERVED)
         return
-    with pytest.raises(Refused, match="the expected machine state is different"):
+    with pytest.raises(StateRefused, match="the expected machine state is different"):
         start_checks.check_memory(state, "Static", {0: TOTALS[0]}, RESERVED)
 
 
@@ -129,10 +129,12 @@ def test_of_a_group_only_the_sums_count() -> None:
     ],
 )
 def test_another_machine_is_refused(totals: t.Any, reserved: t.Any) -> None:
-    with pytest.raises(Refused, match=r"^\[memorymanager\] the expected machine state is different from the real one$"):
+    with pytest.raises(
+        StateRefused, match=r"^\[memorymanager\] the expected machine state is different from the real one$"
+    ):
         start_checks.check_memory(assigned([0], GIB), "Static", totals, reserved)
 
 
 def test_an_assignment_of_a_node_that_is_gone_is_named() -> None:
-    with pytest.raises(Refused, match=r"pod: pod, container: main.* uses the NUMA that does not exist"):
+    with pytest.raises(StateRefused, match=r"pod: pod, container: main.* uses the NUMA that does not exist"):
         start_checks.check_memory(assigned([1], GIB), "Static", {0: TOTALS[0]}, RESERVED)

@@ -19,8 +19,8 @@ from _core.model.kubelet.state_files import (
     DeviceState,
     Kind,
     MemoryState,
-    Refused,
     StateFile,
+    StateRefused,
     Version,
 )
 from _core.model.values import cpuset
@@ -81,7 +81,7 @@ def test_the_kubelets_starts(case: dict[str, t.Any]) -> None:
             }
         else:
             state_files.restore_memory(case["content"], case["policy"], pod_level=case["pod_level_resource_managers"])
-    except Refused as error:
+    except StateRefused as error:
         said = state_files.advice(kind, TEST_FILES[kind], str(error))
     assert said == case["actual_error"]
     assert restored == case.get("state")
@@ -222,15 +222,15 @@ def test_whatever_json_is_there_is_read_or_refused(data: object) -> None:
 
 
 def test_another_policy_is_refused_by_name() -> None:
-    with pytest.raises(Refused, match='configured policy "none" differs from state checkpoint policy "static"'):
+    with pytest.raises(StateRefused, match='configured policy "none" differs from state checkpoint policy "static"'):
         state_files.restore_cpus(V2, "none")
-    with pytest.raises(Refused, match='configured policy "None" differs from state checkpoint policy "Static"'):
+    with pytest.raises(StateRefused, match='configured policy "None" differs from state checkpoint policy "Static"'):
         state_files.restore_memory(STATIC, "None")
 
 
 def test_an_unknown_container_of_the_first_version_is_named() -> None:
     text = '{"policyName":"none","defaultCpuSet":"1-3","entries":{"id1":"4-6"},"checksum":0}'
-    with pytest.raises(Refused, match="id1"):
+    with pytest.raises(StateRefused, match="id1"):
         state_files.restore_cpus(text, "none")
 
 
