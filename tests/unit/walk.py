@@ -647,7 +647,9 @@ class Walk(Judge):
 
     def damage(self) -> str:
         """The checkpoint is lost or damaged, and a tick finds it so."""
+        assert self.devices
         text = walk_devices.damage(self.fake, self.dice)
+        self.devices.damaged()
         self.counts["checkpoints damaged"] += 1
         return f"{text}; {self.with_fault('tick', self.ticked, ('',))}"
 

@@ -358,6 +358,10 @@ class Users:
         self.loose = False  # devices have other numbers since the last whole tick
         self.bare: set[str] = set()  # units of which somebody removed files since the last whole tick
         self.touched: set[Thing] = set()  # what happened to devices in this step
+        self.lost: set[str] = (
+            set()
+        )  # units that ran when both copies of the checkpoint were lost, until they have ended
+        self.stale: set[str] = set()  # such units since devices came or went: no tick can know which ones are meant
 
     def before_step(self) -> None:
         self.touched = set()
@@ -387,6 +391,8 @@ class Users:
         units = sorted(self.given)
         for index, unit in enumerate(units):
             for other in units[index + 1 :]:
+                if not self.stale.isdisjoint((unit, other)):
+                    continue
                 if self.hardware.is_counted_anew:
                     both = {one for one in self.things(unit) & self.things(other) if one.kind == "gpu"}
                     self.tell(f"{unit} and {other} were both given", (one.ident for one in both))
@@ -428,7 +434,7 @@ class Users:
                 missing = mine - (opens or set())
                 if opens is not None:
                     self.tell(f"{unit} begins and may not open", (one.ident for one in missing))
-                    if is_whole(self.fake):
+                    if is_whole(self.fake) and unit not in self.lost:
                         granted = [row for one, rows in self.rows().items() if unit_of(one) == unit for row in rows]
                         strange = opens - self.hardware.meant(granted)
                         self.tell(f"{unit} begins and may open without a grant", (one.ident for one in strange))
@@ -449,10 +455,17 @@ class Users:
         """Devices went or came: lists that were made before may mean others now."""
         self.touched |= set(things)
         self.loose = True
+        self.stale |= self.lost
         held = self.held()
         self.counts["gone while held"] += any(one in held and not one.plugged for one in things)
         self.counts["unhealthy while held"] += any(one in held and one.plugged and not one.healthy for one in things)
         self.counts["back while held"] += any(one in held and one.plugged for one in things)
+
+    def damaged(self) -> None:
+        """The checkpoint was damaged: where both copies are, what runs keeps what it has until it stops, and may have no grant."""
+        if not (is_whole(self.fake) or is_whole(self.fake, ".previous")):
+            self.lost |= set(self.given)
+            self.stale |= self.lost if self.loose else set()
 
     def taken_by_hand(self, unit: str) -> None:
         """An administrator removed files of a unit, as that of its list may be: it has the list again after a whole tick."""
@@ -481,7 +494,10 @@ class Users:
         self.loose = False
         self.bare = set()
         self.look()
-        for unit in self.given:
+        known = {unit_of(name) for name, rows in self.rows().items() if rows}
+        self.lost = (self.lost & self.given.keys()) - known
+        self.stale &= self.lost
+        for unit in self.given.keys() - self.stale:
             opens = self.opens(unit)
             if opens is None:
                 continue
@@ -532,7 +548,8 @@ class Users:
         files = {f"{units[workload]}.env" for workload in rows}
         there = set(self.fake.root.joinpath(FOLDER[1:]).glob("*"))
         self.tell(
-            "at rest there are files for environments of", files ^ {one.name for one in there if one.name[0] != "."}
+            "at rest there are files for environments of",
+            (files ^ {one.name for one in there if one.name[0] != "."}) - {f"{unit}.env" for unit in self.lost},
         )
         found = self.spec_rows()
         whole = {
@@ -549,7 +566,7 @@ class Users:
                 given = {one.file for one in things if one.file}
                 self.tell(f"at rest the CDI spec gives {workload}", (nodes - {"/dev/vfio/vfio"}) ^ given)
         lists = {one.parent.name[:-2] for one in (self.fake.root / CONTROL[1:]).glob("*.service.d/50-DeviceAllow.conf")}
-        self.tell("at rest there is a list of", lists - {units[workload] for workload in rows})
+        self.tell("at rest there is a list of", lists - {units[workload] for workload in rows} - self.lost)
 
     def listed(self, unit: str) -> set[Thing] | None:
         """The devices whose numbers the list of a service has, whether it runs or not."""
@@ -572,9 +589,9 @@ class Users:
         return found
 
     def free(self, row: Data) -> int | None:
-        """How many devices of a resource nobody has; None where a device that is gone may still be meant."""
+        """How many devices of a resource nobody has; None where a device that is gone may still be meant, or no grant tells of a run."""
         held = self.held()
-        if any(not one.plugged for one in held) and not self.hardware.stable:
+        if self.lost or (any(not one.plugged for one in held) and not self.hardware.stable):
             return None
         return len([one for one in self.hardware.given_by(row) if one not in held])
 
@@ -606,10 +623,10 @@ def damage(fake: Node, dice: random.Random) -> str:
     return f"the checkpoint{' and '.join(copies)} is damaged"
 
 
-def is_whole(fake: Node) -> bool:
-    """Whether the checkpoint is there and can be read."""
+def is_whole(fake: Node, copy: str = "") -> bool:
+    """Whether the checkpoint, or its second copy, is there and can be read."""
     try:
-        return bool(json.loads(fake.get(CHECKPOINT)))
+        return bool(json.loads(fake.get(f"{CHECKPOINT}{copy}")))
     except (OSError, ValueError):
         return False
 
