@@ -386,11 +386,11 @@ def lost_files() -> None:
     os.remove(path)
     expect("in sync after the tick", tick()["in_sync"], True)
     expect("the CDI spec", read(path), before)
-    # Only systemd's own files of the lists are left to tell who has what.
+    # The second copy of the checkpoint is left to tell who has what.
     run("systemctl", "stop", "two", "three")
     start("two")
     mine, others = opens_now("one"), opens_now("two")
-    for path in (*glob.glob("/run/corral/devices/*.service.env"), CHECKPOINT, f"{CHECKPOINT}.previous"):
+    for path in (*glob.glob("/run/corral/devices/*.service.env"), CHECKPOINT):
         os.remove(path)
     wait("in sync after the loss", lambda: tick()["in_sync"])
     expect("what one and two open", (opens_now("one"), opens_now("two")), (mine, others))

@@ -28,8 +28,8 @@ def do_devices(host: Host, args: argparse.Namespace) -> int:
     declared = command_output.the_profile(host, args.profile)
     if args.check:
         run_device_checks.check_unknown(host, declared, all_again=True)
-    found = checked_devices.devices_of(host, declared.devices)
     grants = admit_workload.current_grants(host) if host.exists(state.STATE) else ()
+    found = checked_devices.devices_to_give(host, declared.devices, grants)
     command_output.show(args, device_table.to_data(found, grants), device_table.lines(found, grants))
     return IN_SYNC if device_table.is_whole(found, grants) and not found.problems else DIFFERS
 

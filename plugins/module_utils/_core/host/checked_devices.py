@@ -12,13 +12,24 @@ from __future__ import annotations
 
 import typing as t
 
-from ..model.devices import device_checks, inventory
-from . import state
+from ..model.devices import device_checks, device_delivery, inventory
+from . import device_lists, state
 from .discovery import device_files
 
 if t.TYPE_CHECKING:
     from ..model.devices.device import GrantedDevice, Inventory, Resource
+    from ..model.workload.grants import Grant
     from .files import Host
+
+
+def devices_to_give(host: Host, resources: t.Sequence[Resource], granted: t.Sequence[Grant]) -> Inventory:
+    """The devices of each resource; one that a run without a grant may have open is unhealthy for all workloads."""
+    held = [one for grant in granted for one in grant.devices]
+    found = devices_of(host, resources, held)
+    runs = device_lists.without_grant(host, granted)
+    names = device_delivery.names_of(device_delivery.flat(found.devices)) if runs else ()
+    found = inventory.held_back(found, held, dict(runs.values()), {path: host.device(path) for path in names})
+    return found._replace(runs={path: one.name for path, one in runs.items()})
 
 
 def devices_of(host: Host, resources: t.Sequence[Resource], granted: t.Sequence[GrantedDevice] = ()) -> Inventory:

@@ -3,29 +3,39 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The lists of devices that units have in systemd's own files: they tell of themselves when nothing else does any more."""
+"""What runs with devices: systemd's own file of the list of a unit tells of it, and the file with the environment of a workload."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ..model.devices import device_delivery
-from ..model.profile.profile_workloads import RUNNING
+from ..model.devices.device_delivery import ENDING, FOLDER, env_file, env_file_as_read, unit_of
 from ..model.systemd import device_allow
 from ..model.systemd.unit_property import DEVICE_ALLOW, RUNTIME_CONTROL, control_file
+from ..model.values.records import NamedTuple
 from ..model.workload.grants import Grant, workload_of
-from . import systemd, workload_state
+from . import cgroup, systemd, workload_state
 from .files import Host
 
-if t.TYPE_CHECKING:
-    from ..model.devices.device import Inventory
+
+class Run(NamedTuple):
+    """A unit, or a workload without one, that runs with devices of which no grant is known. ``opened`` is what the unit's list lets it
+    open, as numbers and paths in /dev, without what its own files do; None of a container: no list says what it has.
+    """
+
+    name: str
+    opened: t.Optional[frozenset[str]]
 
 
-def marked(host: Host) -> dict[str, tuple[str, ...]]:
-    """The services that have a list by Corral in systemd's own file of it, which is there until the next boot, and its entries."""
+def marked(host: Host, known: t.Container[str] = ()) -> dict[str, tuple[str, ...]]:
+    """The other services than those ``known`` that have a list by Corral in systemd's own file of it, which is there until the next boot,
+    and its entries.
+    """
     found = {}
     for folder in host.names_like(RUNTIME_CONTROL, (("", ".service.d"),)):
         unit = folder[: -len(".d")]
+        if unit in known:
+            continue
         lines = (host.read(control_file(unit, DEVICE_ALLOW, runtime=True)) or "").splitlines()
         entries = [value for name, dummy, value in (line.partition("=") for line in lines) if name == DEVICE_ALLOW]
         if device_allow.MARK in entries:
@@ -33,42 +43,30 @@ def marked(host: Host) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def left(host: Host) -> dict[str, tuple[str, ...]]:
-    """The entries of units that run and have only their list left to tell of their devices, less those of their own files."""
-    told = {unit for unit, dummy in workload_state.delivered_devices(host).values()}
-    found = {}
-    for unit, entries in marked(host).items():
-        if unit not in told and workload_state.runs_unit(host, unit):
-            own = own_entries(host, unit)
-            found[unit] = tuple(entry for entry in entries if entry not in own)
-    return found
+def without_grant(host: Host, granted: t.Iterable[Grant]) -> dict[str, Run]:
+    """What runs with devices that none of these grants has, by the file with its environment, which may be gone.
 
-
-def with_devices(
-    host: Host, granted: t.Sequence[Grant], declared: t.Iterable[str], there: Inventory
-) -> tuple[Grant, ...]:
-    """Grants as the slices show them, with the devices of units that run and have only their list left to tell of these.
-
-    A run keeps them as well where the profile gives its workload none any more, or has no such workload (``declared``).
+    It keeps what it has until it stops, whatever that is, and no other workload gets any of it.
     """
-    known = list(granted)
-    lists = left(host)
-    names = {*declared, *(grant.workload for grant in known)}
-    for unit in sorted(lists.keys() - {grant.unit for grant in known}):
-        name = workload_of(workload_state.slice_that_holds(host, unit) or "")
-        name = unit.rpartition(".")[0] if name is None or name in names else name
-        known += [Grant(name, RUNNING, unit=unit)] if name not in names else []
-    taken = {one.id for grant in known for one in grant.devices}
-    numbers = {path: host.device(path) for path in device_delivery.names_of(device_delivery.flat(there.devices))}
-    found = []
-    for grant in known:
-        if grant.unit in lists and not grant.devices:
-            entries = {entry.partition(" ")[0] for entry in lists[grant.unit]}
-            opened = device_delivery.granted_by_list(entries, there.devices, numbers)
-            grant = grant._replace(devices=tuple(one for one in opened if one.id not in taken))
-            taken.update(one.id for one in grant.devices)
-        found.append(grant)
-    return tuple(grant for grant in found if grant.devices or grant in granted)
+    granted = [grant for grant in granted if grant.devices]
+    lists = marked(host, {grant.unit for grant in granted})
+    names = [name[: -len(ENDING)] for name in host.names(FOLDER) if name.endswith(ENDING)]
+    known = {env_file(grant.workload, grant.unit) for grant in granted}
+    known.update(map(env_file_as_read, tuple(known)))
+    found = {}
+    for name in sorted({*names, *lists}):
+        path, unit = env_file("", name), unit_of(f"{name}{ENDING}")
+        if path in known:
+            continue
+        if unit and workload_state.runs_unit(host, unit):
+            own = own_entries(host, unit)
+            opened = (entry.partition(" ")[0] for entry in lists.get(unit, ()) if entry not in own)
+            found[path] = Run(unit, frozenset(opened))
+        workload = "" if unit else name[: -len(".workload")]
+        slices = workload_state.slices(host) if workload else ()
+        if any(workload_of(one) == workload and cgroup.populated(host, one) for one in slices):
+            found[path] = Run(workload, None)
+    return found
 
 
 def own_entries(host: Host, unit: str) -> tuple[str, ...]:

@@ -16,11 +16,8 @@ from ..model.profile.schema_types import CORRAL_SLICE
 from ..model.systemd import unit_property, workload_units
 from ..model.values import cpuset
 from ..model.workload.grants import Grant, is_exclusive, slice_of, workload_of
-from . import cgroup, state, systemd
+from . import cgroup, systemd
 from .files import Host
-
-if t.TYPE_CHECKING:
-    from ..model.devices.device import GrantedDevice
 
 # systemd keeps the INVOCATION_ID of every active service there, as a link (src/core/unit.c, unit_export_invocation_id).
 INVOCATIONS = "/run/systemd/units"
@@ -215,23 +212,6 @@ def others_in(host: Host, slice_name: str, unit: str) -> list[str]:
     names = [name for name in host.folders(path) if not (name.endswith(".slice") and workload_of(name))]
     found = [name for name in names if cgroup.populated_at(host, f"{path}/{name}")]
     return [] if unit in found else sorted(found, key=lambda name: (not name.endswith(".service"), name))
-
-
-def delivered_devices(host: Host) -> dict[str, tuple[str, tuple[GrantedDevice, ...]]]:
-    """The units of workloads ("" for none) and the devices that they have been given since the boot, by the files that are there for
-    their environment.
-    """
-    names = host.names(state.DEVICES)
-    if not names:
-        return {}
-    from ..model.devices import device_delivery  # A node without devices does not load it.
-
-    # A unit with a backslash in its name has two (env_file_as_read): the one with its own name counts.
-    names = sorted(names, key=lambda name: ("\\" in name, name))
-    found = {name: device_delivery.delivered(host.read(f"{state.DEVICES}/{name}", follow=False)) for name in names}
-    return {
-        one.workload: (device_delivery.unit_of(name), one.devices) for name, several in found.items() for one in several
-    }
 
 
 def mems_of(host: Host, unit: str) -> t.Optional[cpuset.CpuSet]:

@@ -11,7 +11,6 @@ corral-boot.service brings back what lasts. What a running workload was given st
 
 from __future__ import annotations
 
-import contextlib
 import fnmatch
 import re
 import typing as t
@@ -38,7 +37,6 @@ from ..model.systemd.unit_property import (
     with_dropin,
 )
 from ..model.values.records import NamedTuple
-from ..model.workload import grants
 from ..model.workload.grants import Grant
 from . import device_drivers, device_specs
 from .device_places import NAME, NOT_TOLD, TAKEN_BACK, WRITES
@@ -88,20 +86,22 @@ class UnitDevices(NamedTuple):
 def plan(host: Host, context: Context) -> Part:
     """The devices manager's part of the plan; nothing on a node where no device was ever granted."""
     found = context.workloads
-    granted = [grant for grant in context.grants if grant.devices]
+    ends = context.profile.cpu is None  # All grants end then (see the workloads manager), those of what runs too.
+    granted = [grant for grant in context.grants if grant.devices and not ends]
     names = host.names(FOLDER)
     # The file of a grant that ends may have been removed by hand: its list is taken back all the same.
     before = [grant for grant in found.checkpoint.grants if grant.devices] if found is not None else []
     ended = {device_delivery.env_file(one.workload, one.unit) for one in before} | files_of_lists(host)
+    runs = {} if ends else device_lists.without_grant(host, before)
     specs = device_specs.specs_of(host)
-    hooks = device_specs.hooks_of_pods(host, context, specs)
-    if not (granted or ended or names or specs or hooks) or ((granted or hooks) and not can_be_written(host, context)):
+    hooks = {} if ends else device_specs.hooks_of_pods(host, context, specs)
+    if not (granted or ended or names or specs or hooks) or ((granted or hooks) and not can_be_written(host)):
         return Part((), frozenset())
     seen = observe(host, granted, names, specs, ended)
     devices = found.devices.known if found is not None and found.devices is not None else {}
     if host.answers:
         seen = seen._replace(numbers=numbers_of(host, granted, devices, seen.lists.values()))
-    changes = decide(found, granted, seen, hooks)
+    changes = decide(found, granted, seen, hooks, runs)
     if context.run == "timer":
         # A spec that cannot be written, such as in a folder that another program mounts, is to hold up nothing else.
         changes = [
@@ -113,9 +113,9 @@ def plan(host: Host, context: Context) -> Part:
     return Part(tuple(changes), frozenset(), manager=NAME, notes=tuple(notes))
 
 
-def can_be_written(host: Host, context: Context) -> bool:
-    """Whether the checkpoint of these grants is written: nothing is given that it does not have (see the workloads manager)."""
-    return systemd.runs(host) and cgroup.unified(host) and context.profile.cpu is not None
+def can_be_written(host: Host) -> bool:
+    """Whether a checkpoint of grants is written here: nothing is given that it does not have (see the workloads manager)."""
+    return systemd.runs(host) and cgroup.unified(host)
 
 
 def observe(
@@ -211,11 +211,15 @@ def sorts_after(file: str, control: str) -> bool:
 
 
 def decide(
-    found: t.Optional[Workloads], granted: t.Sequence[Grant], seen: Observed, hooks: t.Mapping[str, t.Any]
+    found: t.Optional[Workloads],
+    granted: t.Sequence[Grant],
+    seen: Observed,
+    hooks: t.Mapping[str, t.Any],
+    runs: t.Mapping[str, device_lists.Run],
 ) -> list[Change]:
     """The changes that deliver what is granted, take back what no longer is, and name what a holder misses.
 
-    ``hooks`` are those of containers, by the names of their devices.
+    ``hooks`` are those of containers, by the names of their devices, ``runs`` those without a grant, by their files.
     """
     declared: t.Mapping[str, tuple[Device, ...]] = found.devices.devices if found and found.devices else {}
     devices: t.Mapping[str, tuple[Device, ...]] = found.devices.known if found and found.devices else {}
@@ -255,6 +259,9 @@ def decide(
         if is_others:
             changes.append(environment_of_another(grant, as_read))
     hooks = {name: hook for name, hook in hooks.items() if name not in withheld}
+    for path, run in runs.items():
+        kept.update((path, device_delivery.env_file_as_read(path)))
+        changes.append(lost_grant(run.name, path))
     for path in sorted(set(seen.files) - kept):
         changes += taken_back(path, seen)
     in_use = {key for grant in granted for one in grant.devices for key in one.keys}
@@ -343,9 +350,7 @@ def of_files(
 
 def text_of(several: t.Sequence[Holder]) -> str:
     """The file with the environment of a unit: the variables are for its next start."""
-    return device_delivery.env_text(
-        [(one.grant.workload, one.held.granted) for one in several], several[0].held.devices
-    )
+    return device_delivery.env_text(several[0].held.devices)
 
 
 def given(
@@ -411,15 +416,8 @@ def in_turn(
     last: list[Step] = []
     if gains:
         last = [step._replace(phase=LIVE, order=1) for one in told for step in one.steps]
-        known = device_delivery.delivered(before)
-        rows = [(one.grant.workload, one.held.granted) for one in several]
-        if first is not None:  # The checkpoint does not have yet what is new.
-            old = {row[:3] for one in known for row in one.devices}
-            rows = [(name, tuple(row for row in held if row[:3] in old)) for name, held in rows]
-        early = device_delivery.text_before_list(before, rows, own.devices)
-        # The file is there before the list: a checkpoint that is lost is made again from the files, and no other one gets the device.
-        is_early = not had <= has or not known
-        told = [one for file in files for one in environment_change(grant, file, early, seen)] if is_early else []
+        early = device_delivery.text_before_list(before, own.devices)
+        told = [] if had <= has else [one for file in files for one in environment_change(grant, file, early, seen)]
     steps = [*change.steps, *last]
     if first is not None:
         if gains or has <= had:  # else it tells of what the checkpoint does not have yet
@@ -562,8 +560,7 @@ def taken_back(path: str, seen: Observed) -> list[Change]:
     steps: list[Step] = []
     text = seen.files[path]
     if unit and device_delivery.given_ids(text):
-        record = device_delivery.env_text(device_delivery.delivered(text), {})
-        steps.append(make_step.file(path, record, CLAIM, NOT_TOLD, mode=0o644))
+        steps.append(make_step.file(path, device_delivery.env_text({}), CLAIM, NOT_TOLD, mode=0o644))
     # Also where a change by hand took it from systemd's files: a reload may leave what the kernel was told of a unit that runs.
     if there is not None:
         own = "\n".join(there.own)
@@ -573,6 +570,14 @@ def taken_back(path: str, seen: Observed) -> list[Change]:
         steps.append(make_step.folder(removal.target.rpartition("/")[0], CLAIM, TAKEN_BACK + 2))
     steps += [make_step.file(path, None, CLAIM, TAKEN_BACK + 3), make_step.folder(FOLDER, CLAIM, TAKEN_BACK + 4)]
     return [Change(NAME, path, "content", "devices", None, "no workload has them any more", path, tuple(steps))]
+
+
+def lost_grant(name: str, path: str) -> Change:
+    """A run whose grant is lost: which devices it has is not made up, and no other workload gets what it may have."""
+    reason = f"it keeps what it has until it stops, and no other workload gets that: stop {name}, and start it after the next tick"
+    return Change(
+        NAME, name, "grant", "lost", "devices", reason, path, (), UNCHANGEABLE, "next start", "service restart"
+    )
 
 
 def shown(grant: Grant) -> str:
@@ -600,8 +605,7 @@ def on_removal(host: Host, removed: t.Container[str], dummy_back: bool) -> tuple
     """Everything that was delivered is taken back; with the agent alone what its program does at the start of a container."""
     if NAME not in removed:
         return device_specs.without_program(device_specs.specs_of(host)) if AGENT in removed else ()
-    ended = files_of_checkpoint(host) | files_of_lists(host)
-    seen = observe(host, (), host.names(FOLDER), device_specs.specs_of(host), ended)
+    seen = observe(host, (), host.names(FOLDER), device_specs.specs_of(host), files_of_lists(host))
     back = [change for path in sorted(seen.files) for change in taken_back(path, seen)]
     back += [device_drivers.given_back(address) for address in seen.bound]
     return (*back, *device_specs.spec_changes(seen.specs, {}))
@@ -610,15 +614,6 @@ def on_removal(host: Host, removed: t.Container[str], dummy_back: bool) -> tuple
 def files_of_lists(host: Host) -> set[str]:
     """The files of the units that have a list by Corral: it tells of itself when the file and the checkpoint are gone."""
     return {device_delivery.env_file("", unit) for unit in device_lists.marked(host)}
-
-
-def files_of_checkpoint(host: Host) -> set[str]:
-    """The files of the grants that the checkpoint has: one that was removed by hand tells no longer of its list."""
-    for path in (state.CHECKPOINT, f"{state.CHECKPOINT}.previous"):
-        with contextlib.suppress(ValueError):
-            found = grants.from_data(state.checked(host, path))[0].grants
-            return {device_delivery.env_file(one.workload, one.unit) for one in found if one.devices}
-    return set()
 
 
 def status_files(dummy_host: Host) -> tuple[str, ...]:

@@ -101,15 +101,12 @@ def allocate(
     if any(need.cpus for need in listed):
         taken, requested = taken_by_others(host, declared)
         inputs = beside_kubelet(host, inputs, checkpoint.grants)._replace(taken=taken, requested=requested)
-    there = device_inventory(host, declared, listed, checkpoint, is_damaged=bool(damage))
+    there = device_inventory(host, declared, listed, checkpoint)
     if there is not None:
-        if damage:
-            from ..host import device_lists
-
-            names = [need.workload.name for need in listed]
-            checkpoint = checkpoint._replace(grants=device_lists.with_devices(host, checkpoint.grants, names, there))
         inputs = inputs._replace(devices=there.devices, undeclared=there.undeclared, devices_elsewhere=there.elsewhere)
     status = observe(host, checkpoint.grants, listed, request, undeclared_stay=bool(unreadable))
+    if there is not None and there.runs:
+        status = status._replace(unknown_runs=unknown_runs(listed, there))
     promised = {one.workload: one.blocks for one in checkpoint.grants}
     drift = numa_memory.drift(checkpoint.totals or tables, tables, promised)
     status = status._replace(lost_memory=drift.broken)
@@ -170,26 +167,22 @@ def never_granted(
 
 
 def device_inventory(
-    host: Host,
-    declared: Profile,
-    listed: t.Iterable[ResourceRequirements],
-    checkpoint: Checkpoint,
-    *,
-    is_damaged: bool,
+    host: Host, declared: Profile, listed: t.Iterable[ResourceRequirements], checkpoint: Checkpoint
 ) -> t.Optional[Inventory]:
     """The devices of the node; None where no workload asks for any or has some."""
     if not (any(need.devices for need in listed) or any(grant.devices for grant in checkpoint.grants)):
-        if not is_damaged:
-            return None
-        from ..host import device_lists
-
-        if not device_lists.left(host):
-            return None
+        return None
     from ..host import checked_devices  # A node without them does not load it.
 
-    return checked_devices.devices_of(
-        host, declared.devices, [one for grant in checkpoint.grants for one in grant.devices]
-    )
+    return checked_devices.devices_to_give(host, declared.devices, checkpoint.grants)
+
+
+def unknown_runs(listed: t.Iterable[ResourceRequirements], there: Inventory) -> dict[str, str]:
+    """The workloads that run with devices of a grant that is lost, each with its unit, or itself."""
+    from ..model.devices.device_delivery import env_file
+
+    files = {need.workload.name: env_file(need.workload.name, admission.unit_of(need)) for need in listed}
+    return {name: there.runs[path] for name, path in files.items() if path in there.runs}
 
 
 def expanded(
@@ -564,7 +557,6 @@ def rebuilt(host: Host, listed: t.Sequence[ResourceRequirements], earlier: Check
     known = {one.workload: one for one in earlier.grants}
     declared = {need.workload.name: need for need in listed}
     found: dict[str, Grant] = {}
-    delivered = workload_state.delivered_devices(host)
     for one in workload_state.seen_grants(host):
         need, before = declared.get(one.workload), known.get(one.workload)
         if need is None and before is None:
@@ -575,8 +567,6 @@ def rebuilt(host: Host, listed: t.Sequence[ResourceRequirements], earlier: Check
         unit = before.unit if before else ""
         if need:
             unit = workload_state.unit_in(host, one._replace(member=member).slice, admission.unit_of(need))
-        # Another unit may have them that runs under this name.
-        unit = delivered[one.workload][0] or unit if one.workload in delivered else unit
         found[one.workload] = one._replace(
             hold=hold,
             instance=one.instance if hold == RUNNING else "",
@@ -587,13 +577,8 @@ def rebuilt(host: Host, listed: t.Sequence[ResourceRequirements], earlier: Check
             limits=need.limits if need else (),
             unit=unit,
             since=before.since if before else int(host.now()),
-            devices=delivered[one.workload][1] if one.workload in delivered else before.devices if before else (),
+            devices=before.devices if before else (),
         )
-    for name, (unit, devices) in delivered.items():
-        # A run keeps what it was given after its workload left the profile as well, and in any slice.
-        one = Grant(name, RUNNING, devices=devices, unit=unit)
-        if name not in found and name not in known and name not in declared and runs(host, one):
-            found[name] = one
     taken = grants.exclusive(found.values())
     for name, before in known.items():
         if name not in found and not before.cpus & taken:

@@ -161,7 +161,7 @@ class GrantedDevice(NamedTuple):
 class Inventory(NamedTuple):
     """The devices of each resource, in the profile's order; problems need a change of profile or node, notes do not. ``undeclared``
     are those that were granted and that no resource has any more, ``elsewhere`` says of each resource what it matches and an earlier
-    one has.
+    one has. ``runs`` are those with devices of which no grant is known, by the files with their environment: a unit each, or a workload.
     """
 
     devices: t.Mapping[str, tuple[Device, ...]]
@@ -169,6 +169,7 @@ class Inventory(NamedTuple):
     notes: tuple[str, ...]
     undeclared: tuple[Device, ...] = ()
     elsewhere: t.Mapping[str, tuple[str, ...]] = types.MappingProxyType({})
+    runs: t.Mapping[str, str] = types.MappingProxyType({})
 
     @property
     def known(self) -> t.Mapping[str, tuple[Device, ...]]:

@@ -32,15 +32,7 @@ ENDING, DRIVER_ENDING = ".env", ".driver"
 HEADER = (
     "# Corral (corral.node) keeps this file as long as the workload has these devices; a change by hand is drift.\n"
 )
-RECORD = "# grant: "
 IDS = "CORRAL_DEVICES_"  # how the variables with ids begin
-
-
-class Delivered(NamedTuple):
-    """What a file of FOLDER says of a workload: its devices."""
-
-    workload: str
-    devices: tuple[GrantedDevice, ...]
 
 
 def env_file(workload: str, unit: str) -> str:
@@ -122,29 +114,6 @@ def allowed(devices: t.Iterable[Device], numbers: t.Mapping[str, str], bound: t.
     return [f"{f'/dev/{codes[file]}' if file in codes else file} {ACCESS}" for file in files_of(linked)]
 
 
-def granted_by_list(
-    entries: t.Collection[str], devices: t.Mapping[str, t.Iterable[Device]], numbers: t.Mapping[str, t.Optional[str]]
-) -> list[GrantedDevice]:
-    """The ``devices`` (by resource) that a unit has by the ``entries`` of its list, without their modes: what ``allowed`` made of them.
-
-    A file that several devices have, such as one for control, tells of none of them.
-    """
-
-    def is_listed(file: str) -> bool:
-        return file in entries or f"/dev/{numbers.get(file)}" in entries
-
-    def has(one: Device) -> bool:
-        own = [file for file in one.files if file in one.keys]
-        return (one.id.startswith("/dev/") and is_listed(one.id)) or (bool(own) and all(map(is_listed, own)))
-
-    return [
-        GrantedDevice("", resource, one.id, tuple(sorted(one.keys)))
-        for resource, group in sorted(devices.items())
-        for one in group
-        if has(one)
-    ]
-
-
 def is_bound(one: Device, bound: t.Collection[str]) -> bool:
     """Whether Corral binds a device to its driver: now, or again once it is lost, since it has ``bound`` one of its functions.
 
@@ -173,13 +142,9 @@ def environment(devices: t.Mapping[str, t.Sequence[Device]]) -> dict[str, str]:
     return found
 
 
-def env_text(
-    granted: t.Sequence[tuple[str, t.Sequence[GrantedDevice]]], devices: t.Mapping[str, t.Sequence[Device]]
-) -> str:
-    """The text of ``env_file``: the records of the devices of each workload in comments, and the variables for ``devices``."""
-    rows = (json.dumps([workload, [[*one[:3], list(one.keys)] for one in held]]) for workload, held in granted)
-    lines = [f"{name}={value}\n" for name, value in environment(devices).items()]
-    return "".join([HEADER, *(f"{RECORD}{row}\n" for row in rows), *lines])
+def env_text(devices: t.Mapping[str, t.Sequence[Device]]) -> str:
+    """The text of ``env_file``: the variables for devices."""
+    return "".join([HEADER, *(f"{name}={value}\n" for name, value in environment(devices).items())])
 
 
 def given_ids(text: t.Optional[str]) -> frozenset[tuple[str, str]]:
@@ -188,52 +153,24 @@ def given_ids(text: t.Optional[str]) -> frozenset[tuple[str, str]]:
     return frozenset((name, one) for name, dummy, ids in rows for one in ids.split(","))
 
 
-def text_before_list(
-    before: t.Optional[str],
-    granted: t.Sequence[tuple[str, t.Sequence[GrantedDevice]]],
-    devices: t.Mapping[str, t.Sequence[Device]],
-) -> str:
-    """The text of ``env_file`` while the list of a unit does not have yet what is ``granted``: variables for what it had ``before`` and
+def text_before_list(before: t.Optional[str], devices: t.Mapping[str, t.Sequence[Device]]) -> str:
+    """The text of ``env_file`` while the list of a unit does not have yet all of these devices: variables for what it had ``before`` and
     keeps.
     """
-    had = given_ids(before) if delivered(before) else frozenset()
+    had = given_ids(before)
     names = {resource: f"{IDS}{variable(resource)}" for resource in devices}
     left = {key: [one for one in group if (names[key], one.id) in had] for key, group in devices.items()}
-    return env_text(granted, {key: group for key, group in left.items() if group})
-
-
-def delivered(text: t.Optional[str]) -> tuple[Delivered, ...]:
-    """What a file of FOLDER says of each workload; nothing of one that Corral did not write."""
-    lines = (text or "").splitlines()
-    found = [record(line[len(RECORD) :]) for line in lines if line.startswith(RECORD)]
-    known = tuple(one for one in found if one is not None)
-    return known if len(known) == len(found) else ()
-
-
-def record(text: str) -> t.Optional[Delivered]:
-    """A record in such a file; None for one that Corral did not write."""
-    try:
-        workload, rows = json.loads(text)
-        read = tuple(GrantedDevice(container, resource, name, tuple(keys)) for container, resource, name, keys in rows)
-    except (ValueError, TypeError, RecursionError):
-        return None
-    words = [workload, *(word for one in read for word in (*one[:3], *one.keys))]
-    if not all(isinstance(word, str) for word in words):
-        return None
-    return Delivered(workload, read)
+    return env_text({key: group for key, group in left.items() if group})
 
 
 class Held(NamedTuple):
     """The devices of a grant by resource: as they are seen now, and one that is not seen (``missing``) with what is known of it.
 
-    ``taken`` are keys of missing ones that another device has by now: no longer a way to them. ``others`` are the files of all other
-    devices. ``granted`` is the record of the grant: without what is taken.
+    A key of a missing one that another device has by now is no way to it any more. ``others`` are the files of all other devices.
     """
 
     devices: t.Mapping[str, list[Device]]
-    granted: tuple[GrantedDevice, ...]
     missing: tuple[GrantedDevice, ...]
-    taken: frozenset[str]
     others: frozenset[str]
 
 
@@ -253,9 +190,7 @@ def held(granted: t.Sequence[GrantedDevice], seen: t.Mapping[str, t.Iterable[Dev
         found.setdefault(one.resource, {})[one.id] = known.get(one.id) or not_seen(one, taken)
     return Held(
         {resource: list(devices.values()) for resource, devices in found.items()},
-        tuple(one if one.id in known else one._replace(keys=without(one.keys, taken)) for one in granted),
         missing,
-        taken,
         others,
     )
 
@@ -263,11 +198,6 @@ def held(granted: t.Sequence[GrantedDevice], seen: t.Mapping[str, t.Iterable[Dev
 def flat(held: t.Mapping[str, t.Sequence[Device]]) -> list[Device]:
     """All devices, in the order of their resources."""
     return [one for dummy, group in sorted(held.items()) for one in group]
-
-
-def without(keys: t.Iterable[str], taken: t.Container[str]) -> tuple[str, ...]:
-    """The keys of a device that another one has not taken."""
-    return tuple(key for key in keys if key not in taken)
 
 
 def to_be_made(devices: t.Iterable[Device]) -> list[str]:
@@ -284,7 +214,7 @@ def not_seen(one: GrantedDevice, taken: t.Container[str] = ()) -> Device:
         functions=tuple(key for key in one.keys if PCI_ADDRESS.fullmatch(key)),
         driver=None,
         interfaces=(),
-        files=tuple(key for key in without(one.keys, taken) if key.startswith("/dev/")),
+        files=tuple(key for key in one.keys if key.startswith("/dev/") and key not in taken),
         keys=frozenset(one.keys),
         within=frozenset(),
     )

@@ -110,6 +110,29 @@ def unknown(granted: t.Iterable[GrantedDevice], found: Inventory) -> list[Grante
     return [one for one in granted if one.id not in known or not is_still(identity(one), known[one.id])]
 
 
+def held_back(
+    found: Inventory,
+    granted: t.Iterable[GrantedDevice],
+    runs: t.Mapping[str, t.Optional[t.AbstractSet[str]]],
+    numbers: t.Mapping[str, t.Optional[str]],
+) -> Inventory:
+    """The devices with those as unhealthy that runs without a grant may have open, by what their lists let each of them open (None: there
+    is no list, as of a container). A device without a file is on no list: each of the runs may have it.
+    """
+    granted = list(granted)
+    known = {one.id for one in granted}.difference(one.id for one in unknown(granted, found))
+
+    def seen(one: Device) -> Device:
+        files = {one.id, *one.keys.intersection(one.files)}
+        files = {file for file in files if file.startswith("/dev/")}
+        files.update([f"/dev/{numbers[file]}" for file in files if numbers.get(file)])
+        name = next((name for name, opened in runs.items() if opened is None or not files or opened & files), "")
+        why = f"{name} may have it, and its grant is lost: stop {name}"
+        return one if one.unhealthy or not name or one.id in known else one._replace(unhealthy=why)
+
+    return found._replace(devices={name: tuple(map(seen, group)) for name, group in found.devices.items()})
+
+
 def match_of(name: str) -> Match:
     """What finds the device with an id: a path, a device of a CDI kind or a PCI address."""
     if name.startswith("/dev/"):

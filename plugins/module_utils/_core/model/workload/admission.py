@@ -30,6 +30,7 @@ class WorkloadStatus(NamedTuple):
     with a hold of their own, and which run that is. ``sharing`` are those without CPUs of their own declared that
     run, but not on the CPUs of their grant: on the shared pool, or in another slice with their devices. ``other_units`` has the
     names under which another unit still runs than is declared.
+    ``unknown_runs`` has those that run with devices of a grant that is lost, each with its unit.
     ``evicted`` are those that run without a grant, since their CPUs were reserved or isolated.
     """
 
@@ -41,6 +42,7 @@ class WorkloadStatus(NamedTuple):
     sharing: frozenset[str] = frozenset()
     other_units: t.Mapping[str, str] = {}
     evicted: frozenset[str] = frozenset()
+    unknown_runs: t.Mapping[str, str] = {}
 
 
 class Refusal(NamedTuple):
@@ -346,7 +348,7 @@ def why_broken(budget: NodeBudget, grant: Grant, need: t.Optional[ResourceRequir
         and sums(grant.blocks) != wanted
     ):
         return "other amounts of memory are declared"
-    if need.devices or grant.devices:
+    if (need.devices or grant.devices) and grant.workload not in status.unknown_runs:
         from . import device_placement
 
         running, starting = is_running(grant.workload, status), grant.workload in status.starting
@@ -429,6 +431,10 @@ def taken_by_others(
 
 def admit(budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Grant], status: WorkloadStatus) -> Grant:
     """Grant what a workload needs. Raises Refused."""
+    run = status.unknown_runs.get(need.workload.name)
+    if run:
+        message = f"{run} runs with devices of a grant that is lost: stop {run}, and start it after the next tick"
+        raise Refused("requests", None, message)
     if need.member is not None or need.barred:
         from ..tenants import tenant_admission  # A node without tenants does not load it.
 

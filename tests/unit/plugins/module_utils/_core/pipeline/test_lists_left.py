@@ -1,42 +1,39 @@
 # Copyright (c) 2026 Corral contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Units whose file in /run/corral/devices was deleted by hand, on a node that loses its checkpoint: only systemd's own file of the list of
-each is left to tell of its devices.
+"""What runs with devices on a node that loses both copies of its checkpoint: it keeps its list until it stops, an item says so, and no other
+workload gets what it may have open.
 """
 
 from __future__ import annotations
-
-import json
 
 import node
 import pytest
 import runs
 import services
 from _core.model.profile import profile
+from _core.model.values.errors import CorralError
 from _core.pipeline import confirming
 from services import MARK
 from test_devices_granted import (
     CHECKPOINT,
     DPDK,
     FOLDER,
-    GPUS,
     JOB,
     LINKS,
     OTHER,
     SERIAL,
     TTY,
+    VFIO,
     changed,
-    counted_anew,
     equip,
     held,
     in_sync,
-    plug_gpus,
     profile_with,
     roll_out,
     running,
-    without,
 )
+from test_workloads import status
 
 CONTROL = "/run/systemd/system.control"
 LOSSES = {"gone": None, "torn": '{"data": '}
@@ -59,9 +56,9 @@ def list_of(unit: str) -> str:
     return f"{CONTROL}/{unit}.d/50-DeviceAllow.conf"
 
 
-def forget(fake: node.Node, loss: str, *units: str) -> None:
-    """Only lists tell of the devices of these units."""
-    for unit in units:
+def forget(fake: node.Node, loss: str, *without_file: str) -> None:
+    """The grants are lost, and the files with the environment of these units."""
+    for unit in without_file:
         fake.drop(f"{FOLDER}/{unit}.env")
     for path in (CHECKPOINT, f"{CHECKPOINT}.previous"):
         text = LOSSES[loss]
@@ -71,66 +68,67 @@ def forget(fake: node.Node, loss: str, *units: str) -> None:
             fake.put(path, text)
 
 
+def lost(fake: node.Node) -> set[str]:
+    """The runs whose grants are lost, by the items of the last tick."""
+    items = [one for one in status(fake)["items"] if (one["manager"], one["property"]) == ("devices", "grant")]
+    assert all(f"stop {one['subject']}, and start it after the next tick" in one["reason"] for one in items)
+    return {one["subject"] for one in items}
+
+
+@pytest.mark.parametrize("without_file", [(), (DPDK, JOB)], ids=["list and file", "list alone"])
 @pytest.mark.parametrize("loss", LOSSES)
-def test_a_unit_that_runs_keeps_its_devices(rolled: node.Node, loss: str) -> None:
-    before = held(rolled)
-    assert before.keys() == {"dpdk", "job:job@a"}
+@pytest.mark.parametrize("ticks", [0, 2])
+def test_a_unit_that_runs_keeps_its_list_and_no_other_one_gets_what_is_on_it(
+    rolled: node.Node, loss: str, without_file: tuple[str, ...], ticks: int
+) -> None:
     lists = {unit: rolled.get(list_of(unit)) for unit in (DPDK, JOB)}
-    forget(rolled, loss, DPDK, JOB)
-    assert runs.tick(rolled.host()) == 2
-    assert held(rolled) == before
-    assert {unit: rolled.get(list_of(unit)) for unit in (DPDK, JOB)} == lists
-    in_sync(rolled)
+    forget(rolled, loss, *without_file)
+    for dummy in range(ticks):
+        assert runs.tick(rolled.host()) == 2
+        assert lost(rolled) == {DPDK, JOB}
+        assert held(rolled) == {}
     # The other two of the three devices of a kind, and then none.
-    given = {*running(rolled, OTHER).devices, *running(rolled, SERIAL).devices}
-    assert len(given) == 2
-    assert given.isdisjoint(before["job:job@a"])
+    assert {*running(rolled, OTHER).devices, *running(rolled, SERIAL).devices} == {LINKS[0], LINKS[2]}
     services.add(rolled, "job@c.service")
     assert services.start(rolled, "job@c.service") is None
+    assert f"{LINKS[1]}: {JOB} may have it, and its grant is lost: stop {JOB}" in " ".join(rolled.said)
+    assert {unit: rolled.get(list_of(unit)) for unit in (DPDK, JOB)} == lists
+    services.stop(rolled, JOB)
+    assert running(rolled, "job@c.service").devices == {LINKS[1]}
+    services.stop(rolled, DPDK)
+    runs.tick(rolled.host())
+    running(rolled, DPDK)
+    in_sync(rolled)
+    assert held(rolled).keys() == {"dpdk", "job:job@b", "job:job@c", "serial"}
 
 
-def test_a_file_for_control_that_all_gpus_have_tells_of_none(fake: node.Node) -> None:
-    """The first unit had the GPUs of all, and the others lost theirs while they ran."""
-    plug_gpus(fake)
-    fake.put("/dev/control", "char/195:255\n")
-    data = json.loads(counted_anew(0, 1))
-    for row in data["devices"]:
-        row["containerEdits"]["deviceNodes"].append({"path": "/dev/control"})
-    fake.put("/etc/cdi/vendor.json", json.dumps(data))
-    ask = {"hold": "running", "requests": {"vendor.com/gpu": 1}}
-    rows = [{"name": f"job{one}", "match": {"unit": f"job@{one}.service"}, **ask} for one in "ab"]
-    roll_out(fake, profile_with(devices=GPUS, workloads=rows))
-    assert running(fake, JOB).devices == {"/dev/gpu0", "/dev/control"}
-    assert running(fake, OTHER).devices == {"/dev/gpu1", "/dev/control"}
-    before, lists = held(fake), {unit: fake.get(list_of(unit)) for unit in (JOB, OTHER)}
-    forget(fake, "gone", JOB, OTHER)
+def test_while_a_container_whose_grant_is_lost_runs_no_device_is_given(fake: node.Node) -> None:
+    """No list says which one it has."""
+    equip(fake)
+    web = {"name": "web", "match": {"container": "web"}, "requests": {TTY: 1}}
+    serial = {"name": "serial", "match": {"unit": SERIAL}, "hold": "running", "requests": {TTY: 1}}
+    roll_out(fake, profile_with(workloads=[web, serial]))
+    fake.systemd.occupy("corral-web.slice", 1)
+    forget(fake, "torn")
+    assert services.start(fake, SERIAL) is None
+    assert runs.tick(fake.host()) == 2
+    assert lost(fake) == {"web"}
+    fake.systemd.occupy("corral-web.slice", 0)
     runs.tick(fake.host())
-    assert held(fake) == before
-    assert {unit: fake.get(list_of(unit)) for unit in (JOB, OTHER)} == lists
+    assert running(fake, SERIAL).devices == {LINKS[1]}
+    in_sync(fake)
+    assert held(fake) == {"web": [LINKS[0]], "serial": [LINKS[1]]}
 
 
 def test_what_the_files_of_a_unit_let_it_open_was_not_granted(fake: node.Node) -> None:
-    """It was taken for a device of the unit, from another one that runs and was granted it."""
     equip(fake)
     services.add(fake, "job@.service", lines="DeviceAllow=/dev/ttyUSB0 rw\n")
     roll_out(fake)
     assert running(fake, SERIAL).devices == {LINKS[0]}
     running(fake, JOB)
-    before, lists = held(fake), {unit: fake.get(list_of(unit)) for unit in (SERIAL, JOB)}
-    assert before["job:job@a"] == [LINKS[1]]
-    forget(fake, "gone", SERIAL, JOB)
-    runs.tick(fake.host())
-    assert held(fake) == before
-    assert {unit: fake.get(list_of(unit)) for unit in (SERIAL, JOB)} == lists
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-def test_the_next_start_takes_no_device_of_another_one_that_runs(rolled: node.Node, loss: str) -> None:
-    """No tick went over the node in between."""
-    before = held(rolled)
-    forget(rolled, loss, DPDK, JOB)
-    assert running(rolled, OTHER).devices.isdisjoint(before["job:job@a"])
-    assert held(rolled)["job:job@a"] == before["job:job@a"]
+    services.stop(fake, SERIAL)
+    forget(fake, "gone")
+    assert running(fake, SERIAL).devices == {LINKS[0]}
 
 
 @pytest.mark.parametrize("has_file", [True, False])
@@ -161,55 +159,43 @@ def test_another_unit_that_runs_under_the_name_of_a_declared_one_keeps_its_devic
         started = services.start(fake, SERIAL)
         assert (started is None) == (hold == "running")
         assert not services.allowed(fake, SERIAL)
-        assert (services.allowed(fake, "extra.service"), held(fake)["web"]) == (mine, sorted(mine))
+        assert services.allowed(fake, "extra.service") == mine
+        assert lost(fake) == {"extra.service"}
         assert fake.get(limit) == f"{1 << 30}\n"
 
 
+def test_a_new_profile_gives_no_other_devices_to_what_runs(rolled: node.Node) -> None:
+    before = rolled.get(list_of(DPDK))
+    forget(rolled, "torn")
+    with pytest.raises(CorralError, match=f"a grant that is lost: stop {DPDK}, and start it"):
+        roll_out(rolled, changed("dpdk", limits={"cpu": 1, "memory": "64Mi", VFIO: 1}))
+    assert rolled.get(list_of(DPDK)) == before
+
+
 @pytest.mark.parametrize("loss", LOSSES)
-def test_that_of_a_unit_that_has_ended_goes(rolled: node.Node, loss: str) -> None:
-    forget(rolled, loss, JOB)
-    services.end(rolled, JOB)
-    assert rolled.has(list_of(JOB))
-    runs.tick(rolled.host())
-    in_sync(rolled)
-    assert not rolled.has(list_of(JOB))
-    assert held(rolled).keys() == {"dpdk"}
-
-
-@pytest.mark.parametrize("is_template", [False, True])
-def test_a_run_keeps_what_the_profile_does_not_give_it_any_more(is_template: bool, rolled: node.Node) -> None:
-    """Its device was given to the next one while the run still had it open."""
-    unit, name = (JOB, "job:job@a") if is_template else (SERIAL, "serial")
-    running(rolled, unit)
-    services.stop(rolled, SERIAL if is_template else JOB)
-    device, before = held(rolled)[name], rolled.get(list_of(unit))
-    roll_out(rolled, without("job") if is_template else changed("serial", requests={"cpu": "100m"}))
-    in_sync(rolled)
-    forget(rolled, "torn", unit)
-    runs.tick(rolled.host())
-    assert (held(rolled)[name], rolled.get(list_of(unit))) == (device, before)
-    in_sync(rolled)
-    assert running(rolled, SERIAL if is_template else OTHER).devices.isdisjoint(device)
-    services.stop(rolled, unit)
-    runs.tick(rolled.host())
-    assert name not in held(rolled)
-    assert not rolled.has(list_of(unit))
-
-
-def test_a_run_keeps_it_while_no_workload_of_the_profile_asks_for_devices(rolled: node.Node) -> None:
-    before = rolled.get(list_of(JOB)), held(rolled)["job:job@a"]
+def test_a_run_keeps_its_list_while_no_workload_of_the_profile_asks_for_devices(rolled: node.Node, loss: str) -> None:
+    before = rolled.get(list_of(JOB))
     roll_out(rolled, profile_with(workloads=[]))
-    forget(rolled, "torn", JOB, DPDK)
+    forget(rolled, loss)
     services.stop(rolled, DPDK)
-    runs.tick(rolled.host())
-    in_sync(rolled)
-    assert held(rolled) == {"job:job@a": before[1]}
-    assert rolled.get(list_of(JOB)) == before[0]
+    assert runs.tick(rolled.host()) == 2
+    assert (lost(rolled), rolled.get(list_of(JOB))) == ({JOB}, before)
     assert not rolled.has(list_of(DPDK))
     services.stop(rolled, JOB)
     runs.tick(rolled.host())
     in_sync(rolled)
     assert not rolled.has(list_of(JOB))
+
+
+def test_a_profile_without_cpus_takes_the_lists_of_what_runs_back(rolled: node.Node) -> None:
+    before = held(rolled)
+    roll_out(rolled, {"name": "bare"})
+    assert not rolled.systemd.programs[JOB]
+    assert not list((rolled.root / CONTROL[1:]).glob("*.service.d/50-DeviceAllow.conf"))
+    roll_out(rolled)
+    runs.tick(rolled.host())
+    assert lost(rolled) == set()
+    assert held(rolled)["dpdk"] == before["dpdk"]
 
 
 def test_a_removal_takes_it_back(rolled: node.Node) -> None:
@@ -227,7 +213,7 @@ def test_a_list_of_somebody_else_stays(rolled: node.Node) -> None:
     before = rolled.get(list_of("own.service"))
     forget(rolled, "gone", JOB)
     runs.tick(rolled.host())
-    in_sync(rolled)
+    assert lost(rolled) == {DPDK, JOB}
     assert rolled.get(list_of("own.service")) == before
 
 

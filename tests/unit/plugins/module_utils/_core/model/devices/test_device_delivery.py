@@ -136,14 +136,6 @@ def test_a_spec_with_a_version_that_no_file_of_corral_has_is_not_its_own(version
     assert device_delivery.spec_of(text) == device_delivery.Spec("0.3.0", {})
 
 
-@pytest.mark.parametrize(
-    "row",
-    [[1, []], ["w", [["", "a.b/c", 1, []]]], ["w", [["", "a.b/c", "id", [1]]]], ["w", [["", "a.b/c"]]], ["w"], {}],
-)
-def test_a_record_of_another_form_says_nothing(row: t.Any) -> None:
-    assert device_delivery.delivered(f"{device_delivery.RECORD}{json.dumps(row)}\n") == ()
-
-
 # What is known of devices that are away
 
 AWAY = GrantedDevice(
@@ -158,20 +150,18 @@ def at(name: str, file: str, place: str) -> Device:
 def test_a_number_that_another_device_has_by_now_is_no_way_to_the_one_that_is_away() -> None:
     found = device_delivery.held([AWAY], {"a.b/tty": [at("/dev/serial/by-path/usb-1", "/dev/ttyUSB0", "devices/usb2")]})
     assert found.missing == (AWAY,)
-    assert found.taken == {"/dev/ttyUSB0"}
-    assert found.granted == (AWAY._replace(keys=("devices/usb1", "/dev/serial/by-path/usb-0")),)
     assert found.devices["a.b/tty"][0].files == ("/dev/serial/by-path/usb-0",)
 
 
 def test_a_device_at_the_same_place_under_another_id_is_the_same() -> None:
     found = device_delivery.held([AWAY], {"a.b/tty": [at("/dev/ttyUSB0", "/dev/ttyUSB0", "devices/usb1")]})
-    assert (found.taken, found.others) == (frozenset(), frozenset())
+    assert found.others == frozenset()
 
 
 def test_of_a_device_whose_place_is_not_known_no_number_is_taken() -> None:
     away = AWAY._replace(keys=("/dev/ttyUSB0", "vendor.com/gpu=0"))
     found = device_delivery.held([away], {"a.b/tty": [at("/dev/ttyUSB0", "/dev/ttyUSB0", "devices/usb2")]})
-    assert found.taken == frozenset()
+    assert found.devices["a.b/tty"][0].files == ("/dev/ttyUSB0",)
     assert found.others == {"/dev/ttyUSB0"}
 
 
@@ -204,13 +194,9 @@ def test_before_a_list_is_set_its_unit_is_told_only_of_what_it_had() -> None:
         at(AWAY.id, "/dev/ttyUSB0", "devices/usb1"),
         at("/dev/serial/by-path/usb-1", "/dev/ttyUSB1", "devices/usb2"),
     )
-    before = device_delivery.env_text([("serial", [AWAY])], {"a.b/tty": [old]})
-    row = AWAY._replace(id=new.id)
-    text = device_delivery.text_before_list(before, [("serial", [AWAY, row])], {"a.b/tty": [new, old]})
-    assert text == device_delivery.env_text([("serial", [AWAY, row])], {"a.b/tty": [old]})
-    assert device_delivery.text_before_list("", [("serial", [AWAY])], {"a.b/tty": [old]}) == device_delivery.env_text(
-        [("serial", [AWAY])], {}
-    )
+    before = device_delivery.env_text({"a.b/tty": [old]})
+    assert device_delivery.text_before_list(before, {"a.b/tty": [new, old]}) == before
+    assert device_delivery.text_before_list("", {"a.b/tty": [old]}) == device_delivery.env_text({})
 
 
 def gpu(number: int) -> Device:
@@ -245,7 +231,6 @@ def test_a_device_of_a_grant_is_no_other_one_while_another_of_it_is_missing() ->
 )
 def test_a_text_that_is_no_spec_has_no_rows(text: str | None) -> None:
     assert device_delivery.spec_of(text) == device_delivery.Spec("0.3.0", {})
-    assert device_delivery.delivered(f"{device_delivery.RECORD}{text}\n") == ()
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 from _core.model.devices import inventory
 from _core.model.devices.device import (
     CdiDevice,
+    Device,
     DeviceFile,
     GrantedDevice,
     Interface,
@@ -307,6 +308,35 @@ def test_what_was_granted_and_no_resource_has_is_found_by_its_id() -> None:
         names[0],
         names[2],
     ]
+
+
+@pytest.mark.parametrize(
+    ("opened", "left"),
+    [
+        ({}, ["a", "b", "link", "nic"]),
+        ({"x.service": {"/dev/char/1:1"}}, ["b", "link"]),
+        ({"x.service": {"/dev/b"}}, ["a", "link"]),
+        ({"x.service": {"/dev/char/1:3"}}, ["a", "b"]),
+        ({"x.service": set()}, ["a", "b", "link"]),
+        ({"x.service": {"/dev/char/1:1"}, "y.service": {"/dev/b"}}, ["link"]),
+        ({"box": None}, []),
+    ],
+    ids=str,
+)
+def test_a_device_that_a_run_without_a_grant_may_have_is_given_to_none(
+    opened: dict[str, set[str] | None], left: list[str]
+) -> None:
+    def device(name: str, *files: str) -> Device:
+        return Device(name, -1, "", (), None, (), files, frozenset(files[:1]), frozenset())
+
+    made = {name: device(f"v/g={name}", f"/dev/{name}", "/dev/control") for name in ("a", "b")}
+    made.update(link=device("/dev/by/link", "/dev/real"), nic=device("0000:01:00.0"))
+    numbers = {"/dev/a": "char/1:1", "/dev/control": "char/1:2", "/dev/by/link": "char/1:3"}
+    found = inventory.held_back(Inventory({"all": tuple(made.values())}, (), ()), (), opened, numbers)
+    assert [name for name, one in zip(made, found.devices["all"]) if not one.unhealthy] == left
+    granted = [GrantedDevice("", "all", one.id, tuple(one.keys)) for one in made.values()]
+    found = inventory.held_back(Inventory({"all": tuple(made.values())}, (), ()), granted, opened, numbers)
+    assert not any(one.unhealthy for one in found.devices["all"]), "what a grant has is known"
 
 
 def test_the_file_that_all_users_of_vfio_need_is_no_device() -> None:
