@@ -16,31 +16,6 @@ import pytest
 from shared_data import REPOSITORY
 
 BENCHMARKS = REPOSITORY / "tests" / "benchmarks"
-# Each command is a child of one process. All of them send the same modules, which Ansible then packs only once: a module of
-# this collection costs it two seconds. It forks for each task of a host, and where nothing collects garbage these share their memory.
-COMMANDS = """
-import gc, json, os, sys
-gc.disable()
-from ansible.cli import playbook
-gc.freeze()
-for line in sys.stdin:
-    words, output = json.loads(line)
-    child = os.fork()
-    if not child:
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
-        os.dup2(1, 2)
-        sys.argv = ["ansible-playbook", *words]
-        code = 250
-        try:
-            playbook.main()
-        except SystemExit as ended:
-            code = ended.code
-        finally:
-            sys.stdout.flush()
-            os._exit(code or 0)
-    print(os.WEXITSTATUS(os.waitpid(child, 0)[1]), flush=True)
-"""
 # Ansible's own connection, to nodes that are folders of this machine.
 SSH = """
 while [ $# -gt 2 ]; do shift; done
@@ -57,7 +32,13 @@ class Played(t.NamedTuple):
     """What became of a command."""
 
     code: int
-    said: str
+    output: str
+    errors: str
+
+    @property
+    def said(self) -> str:
+        """What it printed."""
+        return self.output + self.errors
 
     @property
     def in_one_line(self) -> str:
@@ -68,6 +49,47 @@ class Played(t.NamedTuple):
         """The lines that a task of the first host shows: Ansible writes them as a list in JSON."""
         shown = self.said.partition(f"TASK [{task}] ***")[2].partition(" => ")[2]
         return t.cast("list[str]", json.JSONDecoder().raw_decode(shown)[0]["msg"])
+
+
+class Commands:
+    """Runs commands of ansible-playbook with this environment, each task of them in a process of its own or in the command's.
+
+    Ansible reads most of its environment when it is imported, so commands with another one are another object's. It reads
+    ``ansible.cfg`` of the folder where it is started. ``before`` is a command that starts this one.
+    """
+
+    def __init__(
+        self,
+        environment: t.Mapping[str, str],
+        *,
+        forks: bool = False,
+        before: t.Sequence[str] = (),
+        folder: Path | None = None,
+    ) -> None:
+        words = [
+            *before,
+            sys.executable,
+            str(Path(__file__).with_name("ansible_commands.py")),
+            *(["forks"] if forks else []),
+        ]
+        self.process = subprocess.Popen(
+            words, cwd=folder, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def __enter__(self) -> Commands:
+        return self
+
+    def __exit__(self, *dummy: object) -> None:
+        self.process.communicate()
+
+    def play(self, folder: Path, *words: str, **more: str) -> Played:
+        """Run ansible-playbook with these words in a folder to its end, with more variables of the environment."""
+        files = [folder / "output", folder / "errors"]
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.write(json.dumps([words, str(folder), more, *map(str, files)]) + "\n")
+        self.process.stdin.flush()
+        code = int(self.process.stdout.readline())
+        return Played(code, *(file.read_text(encoding="utf-8") for file in files))
 
 
 class Controller:
@@ -105,20 +127,13 @@ class Controller:
             "ANSIBLE_SHOW_CUSTOM_STATS": "1",
             "PATH": f"{self.fleet.programs}:{os.environ['PATH']}",
         }
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", COMMANDS],
-            cwd=self.folder, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+        self.commands = Commands(environment)
         return self
 
     def __exit__(self, *dummy: object) -> None:
-        self.process.communicate()
+        self.commands.__exit__()
         self.fleet.__exit__()
 
     def play(self, *words: str) -> Played:
         """Run ansible-playbook with these words to its end."""
-        output = self.folder / "output"
-        assert self.process.stdin and self.process.stdout
-        self.process.stdin.write(json.dumps([words, str(output)]) + "\n")
-        self.process.stdin.flush()
-        return Played(int(self.process.stdout.readline()), output.read_text(encoding="utf-8"))
+        return self.commands.play(self.folder, *words)

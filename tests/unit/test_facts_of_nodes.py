@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import typing as t
 from pathlib import Path
 
 import controller_plugins
+import playing
 import pytest
 import yaml
 
@@ -26,51 +26,62 @@ HERE = {"ansible_connection": "local", "ansible_python_interpreter": sys.executa
 REFUSED = "returned facts that are named as variables of Corral or of the inventory"
 
 
-def played(
-    folder: Path,
-    playbook: str,
-    facts: dict[str, object],
-    variables: dict[str, object],
-    *,
-    cached: bool = False,
-    **returned: object,
-) -> tuple[int, str]:
-    """Run a playbook on a node each of whose modules returns these facts; returns its exit code and output."""
-    result = {
-        "ansible_facts": facts,
-        "adopted": {"name": "x"},
-        "drift": [],
-        "changes": [],
-        "by_key": [],
-        "in_sync": True,
-        **returned,
-    }
-    node = folder / "node"
-    node.write_text(f"#!{sys.executable}\nprint({json.dumps(result)!r})\n", encoding="utf-8")
-    node.chmod(0o755)
-    host = {
-        "ansible_connection": "local",
-        "ansible_become": False,
-        "ansible_python_interpreter": str(node),
-        "corral_profile_file": f"{CHECKOUT}/examples/edge.yml",
-        **variables,
-    }
-    (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": {"n1": host}}}), encoding="utf-8")
-    command = Path(sys.executable).with_name("ansible-playbook")
-    cache = (
-        {"ANSIBLE_CACHE_PLUGIN": "jsonfile", "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(folder / "cache")} if cached else {}
-    )
-    done = subprocess.run(
-        [str(command), "-i", "hosts.json", playbook],
-        cwd=folder, capture_output=True, text=True, check=False, timeout=120,
-        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(CHECKOUT / ".ansible/collections"), "ANSIBLE_PIPELINING": "0",
-             "ANSIBLE_SHOW_CUSTOM_STATS": "1", "ANSIBLE_CALLBACK_RESULT_FORMAT": "json", **cache},
-    )  # fmt: skip
-    return done.returncode, " ".join((done.stdout + done.stderr).split())
+Played = t.Callable[..., tuple[int, str]]
+
+
+@pytest.fixture(name="played", scope="module")
+def play() -> t.Iterator[Played]:
+    """Runs a playbook in a folder, on a node each of whose modules returns these facts; returns its exit code and output."""
+    common = {
+        **os.environ, "ANSIBLE_COLLECTIONS_PATH": str(CHECKOUT / ".ansible/collections"), "ANSIBLE_PIPELINING": "0",
+        "ANSIBLE_SHOW_CUSTOM_STATS": "1", "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
+    }  # fmt: skip
+
+    def played(
+        folder: Path,
+        playbook: str,
+        facts: dict[str, object],
+        variables: dict[str, object],
+        *,
+        cached: bool = False,
+        **returned: object,
+    ) -> tuple[int, str]:
+        result = {
+            "ansible_facts": facts,
+            "adopted": {"name": "x"},
+            "drift": [],
+            "changes": [],
+            "by_key": [],
+            "in_sync": True,
+            **returned,
+        }
+        (folder / "result").write_text(json.dumps(result), encoding="utf-8")
+        node = folder / "node"
+        node.write_text(f"#!/bin/sh\nexec cat {folder}/result\n", encoding="utf-8")
+        node.chmod(0o755)
+        host = {
+            "ansible_connection": "local",
+            "ansible_become": False,
+            "ansible_python_interpreter": str(node),
+            "corral_profile_file": f"{CHECKOUT}/examples/edge.yml",
+            **variables,
+        }
+        (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": {"n1": host}}}), encoding="utf-8")
+        place = {"ANSIBLE_CACHE_PLUGIN_CONNECTION": str(folder / "cache")}
+        done = (with_cache if cached else without).play(folder, "-i", "hosts.json", playbook, **place)
+        return done.code, done.in_one_line
+
+    with (
+        playing.Commands(common) as without,
+        playing.Commands({**common, "ANSIBLE_CACHE_PLUGIN": "jsonfile"}) as with_cache,
+    ):
+        yield played
 
 
 @pytest.mark.parametrize("playbook", ["corral.node.rollout", "corral.node.drift"])
-def test_a_node_does_not_say_where_the_controller_writes_or_what_it_runs(tmp_path: Path, playbook: str) -> None:
+def test_a_node_does_not_say_where_the_controller_writes_or_what_it_runs(
+    tmp_path: Path, playbook: str, played: Played
+) -> None:
     put, report = tmp_path / "put", tmp_path / "report.json"
     facts = {
         "corral_on_drift": "adopt", "corral_adopted_dir": str(put), "corral_drain_all": True,
@@ -83,7 +94,9 @@ def test_a_node_does_not_say_where_the_controller_writes_or_what_it_runs(tmp_pat
 
 
 @pytest.mark.parametrize("name", ["inventory_dir", "inventory_hostname", "group_names"])
-def test_a_node_does_not_say_where_the_inventory_is_and_what_it_is_called_there(tmp_path: Path, name: str) -> None:
+def test_a_node_does_not_say_where_the_inventory_is_and_what_it_is_called_there(
+    tmp_path: Path, name: str, played: Played
+) -> None:
     """Facts are stronger than these variables of Ansible's own; a rollout writes what it adopts beside the inventory, by the host's name."""
     put = tmp_path / "put"
     code, said = played(tmp_path, "corral.node.rollout", {name: str(put)}, {"corral_on_drift": "adopt"})
@@ -142,7 +155,7 @@ MADE_OF = {
 
 
 @pytest.mark.parametrize("name", MADE_OF)
-def test_a_node_does_not_say_what_such_a_variable_is_made_of(tmp_path: Path, name: str) -> None:
+def test_a_node_does_not_say_what_such_a_variable_is_made_of(tmp_path: Path, name: str, played: Played) -> None:
     """In this run, and by an earlier one where facts are cached."""
     playbook, value = MADE_OF[name]
     good, evil = tmp_path / "good", tmp_path / "evil"
@@ -164,7 +177,7 @@ def test_a_node_does_not_say_what_such_a_variable_is_made_of(tmp_path: Path, nam
         assert sorted(evil.iterdir()) == before
 
 
-def test_what_is_made_of_no_fact_is_as_ever_and_a_profile_has_facts_of_its_node(tmp_path: Path) -> None:
+def test_what_is_made_of_no_fact_is_as_ever_and_a_profile_has_facts_of_its_node(tmp_path: Path, played: Played) -> None:
     right = {
         "{{ plain }}/{{ inventory_hostname }}.{{ domain }}": "/srv/n1.example.org",  # the fact is ansible_domain, and domain in ansible_facts
         "{{ hostvars.n1.shadowed }} {{ none_such | default('x') }} {{ set_here }}": "mine x set",
@@ -210,7 +223,7 @@ def test_what_is_made_of_no_fact_is_as_ever_and_a_profile_has_facts_of_its_node(
 @pytest.mark.parametrize(
     "data", [{"corral_drift_hosts": "", "corral_drift_summary": "fine", "corral_hosts": "n9"}, "none", ["a"]]
 )
-def test_a_node_says_nothing_of_the_whole_run(tmp_path: Path, data: object) -> None:
+def test_a_node_says_nothing_of_the_whole_run(tmp_path: Path, data: object, played: Played) -> None:
     """Ansible takes statistics of whatever a module returns; those of a run are handed on to the next job."""
     drift = [
         {
@@ -230,7 +243,7 @@ def test_a_node_says_nothing_of_the_whole_run(tmp_path: Path, data: object) -> N
     assert '"corral_drift_hosts": ["n1"]' in handed and "n9" not in handed and "fine" not in handed, handed
 
 
-def test_a_layer_that_is_made_of_a_fact_is_made_of_no_lookup(tmp_path: Path) -> None:
+def test_a_layer_that_is_made_of_a_fact_is_made_of_no_lookup(tmp_path: Path, played: Played) -> None:
     (tmp_path / "secret").write_text("STOLEN")
     layers = {
         "corral_0": {"name": "{{ lookup('ansible.builtin.file', '" + str(tmp_path) + "/' ~ ansible_facts.domain) }}"},

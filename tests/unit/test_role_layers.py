@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 import pytest
 
 pytest.importorskip("ansible")
+import playing
 from ansible import errors
 from ansible.parsing.vault import VaultLib, VaultSecret
 
@@ -173,7 +174,7 @@ PLAY = [
 ]  # fmt: skip
 
 
-def play(tmp_path: Path, *words: str, booted: bool = True, **files: t.Any) -> subprocess.CompletedProcess[str]:
+def play(tmp_path: Path, *words: str, booted: bool = True, forks: bool = False, **files: t.Any) -> playing.Played:
     """ansible-playbook in a folder with these files and this collection."""
     collections = tmp_path / "collections" / "ansible_collections" / "corral"
     collections.mkdir(parents=True)
@@ -189,8 +190,8 @@ def play(tmp_path: Path, *words: str, booted: bool = True, **files: t.Any) -> su
         "ANSIBLE_NOCOLOR": "1",
         "ANSIBLE_SHOW_CUSTOM_STATS": "1",
     }
-    command = [*(BOOTED if booted else ()), sys.executable, "-m", "ansible.cli.playbook", "-i", "hosts.json", *words]
-    return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    with playing.Commands(environment, forks=forks, before=BOOTED if booted else (), folder=tmp_path) as commands:
+        return commands.play(tmp_path, "-i", "hosts.json", *words)
 
 
 def put_files(folder: Path) -> None:
@@ -224,8 +225,8 @@ def test_group_and_host_variables_become_one_profile(tmp_path: Path) -> None:
     put_files(tmp_path)
     words = ["--check", "--diff", "-vv", "--vault-password-file", "password"]
     done = play(tmp_path, "books/play.json", *words, hosts=INVENTORY, play=PLAY)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "this is the end" in done.stdout
+    assert done.code == 0, done.said
+    assert "this is the end" in done.output
 
 
 def test_a_report_says_why_a_profile_could_not_be_put_together_and_ends_well(tmp_path: Path) -> None:
@@ -240,15 +241,15 @@ def test_a_report_says_why_a_profile_could_not_be_put_together_and_ends_well(tmp
     common = INVENTORY["all"]["vars"]
     variables = {host: variables for host, (variables, dummy) in hosts.items()}
     done = play(tmp_path, *words, hosts={"all": {"vars": common, "hosts": variables}})
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.code == 0, done.said
     report = json.loads((tmp_path / "corral-drift.json").read_text())
     assert sorted(report) == ["groups", "hosts", "lines", "schema", "summary", "time", "version"]
     for host, (dummy, said) in hosts.items():
         assert report["hosts"][host]["verdict"] == "failed"
         assert report["hosts"][host]["message"].startswith(said), "without the steps of Ansible that led to it"
         assert "unhandled exception" not in report["hosts"][host]["message"], "as ansible-core before 2.19 calls a bug"
-    assert "the task failed without a message" not in done.stdout
-    handed_on = json.loads(done.stdout.partition("CUSTOM STATS:")[2].partition("RUN: ")[2].splitlines()[0])
+    assert "the task failed without a message" not in done.output
+    handed_on = json.loads(done.output.partition("CUSTOM STATS:")[2].partition("RUN: ")[2].splitlines()[0])
     assert handed_on == {"corral_drift_summary": report["summary"], "corral_drift_hosts": ["one", "two"]}
     page = (tmp_path / "corral-drift.html").read_text()
     assert "/no/such&lt;b&gt;file: no such file" in page and "<b>file" not in page, "as Ansible writes it"
@@ -260,20 +261,20 @@ def test_a_report_is_made_once_and_of_all_hosts_whatever_ansible_cfg_says(settin
     common = {**INVENTORY["all"]["vars"], "corral_agent": False, "ansible_become": False}
     hosts = {"one": {"corral_profile_file": "nowhere.yml"}, "two": {}, "three": {}}
     words = ["corral.node.drift", "-v"]
-    done = play(tmp_path, *words, hosts={"all": {"vars": common, "hosts": hosts}})
-    assert done.returncode == 0 and f"Using {tmp_path}/ansible.cfg" in done.stdout, done.stdout + done.stderr
+    done = play(tmp_path, *words, forks=True, hosts={"all": {"vars": common, "hosts": hosts}})
+    assert done.code == 0 and f"Using {tmp_path}/ansible.cfg" in done.output, done.said
     report = json.loads((tmp_path / "corral-drift.json").read_text())["hosts"]
     assert "no such file" in report["one"]["message"]
     assert [report[host]["items"] != [] for host in ("two", "three")] == [True, True], "they were asked"
-    assert done.stdout.count("TASK [Put the fleet's report together]") == 1
-    assert "WARNING" not in done.stdout + done.stderr, "run_once means nothing to another strategy"
+    assert done.output.count("TASK [Put the fleet's report together]") == 1
+    assert "WARNING" not in done.said, "run_once means nothing to another strategy"
 
 
 @pytest.mark.skipif(os.path.isdir("/run/systemd/system"), reason="systemd runs here")
 def test_a_machine_without_systemd_is_refused_in_check_mode_as_by_a_run(tmp_path: Path) -> None:
     words = ["corral.node.drift", "--limit", "one", "-e", "ansible_become=false"]
     done = play(tmp_path, *words, booted=False, hosts=INVENTORY)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.code == 0, done.said
     report = json.loads((tmp_path / "corral-drift.json").read_text())["hosts"]["one"]
     assert report["verdict"] == "refused"
     assert "systemd is not the init of this machine" in report["message"]
@@ -290,25 +291,25 @@ def test_the_role_says_each_change_once_where_it_is_refused(tag: str, tmp_path: 
     role = [{"hosts": "one", "gather_facts": False, "roles": ["corral.node.corral"]}]
     words = ["books/play.json", "--check", "--tags", tag, "-e", "{corral_agent: true, corral_confirm_timeout: 0}"]
     done = play(tmp_path, *words, booted=False, hosts=INVENTORY, play=role)
-    assert done.returncode != 0, done.stdout + done.stderr
-    fatal = [line for line in done.stdout.splitlines() if line.startswith("fatal: ")]
+    assert done.code != 0, done.said
+    fatal = [line for line in done.output.splitlines() if line.startswith("fatal: ")]
     assert len(fatal) == 1 and "systemd is not the init of this machine" in fatal[0]
-    items = [line for line in done.stdout.splitlines() if "~ " in line and " -> " in line]
-    assert items and len(items) == len(set(items)), done.stdout
+    items = [line for line in done.output.splitlines() if "~ " in line and " -> " in line]
+    assert items and len(items) == len(set(items)), done.output
     assert not any("~ " in line for line in fatal)
 
 
 def test_the_json_report_is_not_written_where_another_goes(tmp_path: Path) -> None:
     words = ["corral.node.drift", "--limit", "one", "-e", "corral_report_file=fleet.xml"]
     done = play(tmp_path, *words, hosts=INVENTORY)
-    assert done.returncode != 0 and not list(tmp_path.glob("fleet.*"))
-    assert "corral_report_file: fleet.xml: this is the JSON file" in " ".join(done.stdout.split())
+    assert done.code != 0 and not list(tmp_path.glob("fleet.*"))
+    assert "corral_report_file: fleet.xml: this is the JSON file" in " ".join(done.output.split())
 
 
 def test_a_report_without_a_folder_is_refused_before_a_node_is_asked(tmp_path: Path) -> None:
     words = ["corral.node.drift", "--limit", "one", "-e", "corral_report_file=reports/fleet.json"]
     done = play(tmp_path, *words, hosts=INVENTORY)
-    assert done.returncode != 0
-    said = " ".join(done.stdout.split())
+    assert done.code != 0
+    said = " ".join(done.output.split())
     assert f"corral_report_file: {tmp_path}/reports: no such folder on the controller: make it first" in said
     assert "Plan it in check mode" not in said, "before a node is asked"

@@ -13,12 +13,12 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import threading
 import typing as t
 from pathlib import Path
 
+import playing
 import pytest
 
 pytest.importorskip("ansible")
@@ -226,27 +226,38 @@ class ActionModule(ActionBase):
 """
 
 
-# The command of that name. Ansible forks for each task of a host, and where nothing collects garbage these share their memory.
-ANSIBLE_PLAYBOOK = """
-import gc, sys
-gc.disable()
-from ansible.cli import playbook
-gc.freeze()
-sys.argv[0] = "ansible-playbook"
-playbook.main()
-"""
+def environment(ground: Path) -> dict[str, str]:
+    """Of commands on a fleet in this folder: it lies in a folder of its own, beside what Ansible keeps for all commands."""
+    folder = ground / "fleet"
+    (ground / "ansible.cfg").write_text("[defaults]\n")
+    return {
+        **os.environ, "ANSIBLE_COLLECTIONS_PATH": str(folder / "collections"), "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_SHOW_CUSTOM_STATS": "1", "ANSIBLE_INVENTORY_ENABLED": "yaml",
+        "PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "ANSIBLE_FORKS": "4", "ANSIBLE_CONFIG": str(ground / "ansible.cfg"),
+        "ANSIBLE_LOCAL_TEMP": str(ground / "tmp"), "ANSIBLE_REMOTE_TEMP": str(ground / "remote"),
+    }  # fmt: skip
+
+
+@pytest.fixture(name="commands", scope="module")
+def start_commands(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[tuple[Path, playing.Commands]]:
+    ground = tmp_path_factory.mktemp("ground")
+    with playing.Commands(environment(ground)) as commands:
+        yield ground, commands
 
 
 @pytest.fixture(name="fleet")
-def make_fleet(tmp_path: Path) -> Fleet:
-    return Fleet(tmp_path)
+def make_fleet(commands: tuple[Path, playing.Commands]) -> t.Iterator[Fleet]:
+    ground, runner = commands
+    yield Fleet(ground / "fleet", runner)
+    shutil.rmtree(ground / "fleet")
 
 
 class Fleet:
     """Four nodes, each a file, and a collection with the playbooks as they are and stand-ins for the modules."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, commands: playing.Commands) -> None:
         self.folder = folder
+        self.commands = commands
         collection = folder / "collections" / "ansible_collections" / "corral" / "node"
         (collection / "plugins" / "action").mkdir(parents=True)
         for part in COPIED:
@@ -287,7 +298,6 @@ class Fleet:
         self, *options: str, playbook: str = "rollout", plays: str = "", **variables: object
     ) -> tuple[int, str, list[str]]:
         """Run the playbook, or these plays; the exit code, what was printed, and who was changed by what, in order."""
-        (self.folder / "ansible.cfg").write_text("[defaults]\n")
         order = self.folder / "order"
         order.write_text("")
         hosts = {
@@ -305,15 +315,8 @@ class Fleet:
         book.write_text(
             text.replace("  gather_facts: false\n", '  gather_facts: false\n  environment: "{{ node_environment }}"\n')
         )
-        environment = {
-            **os.environ, "ANSIBLE_COLLECTIONS_PATH": str(self.folder / "collections"), "ANSIBLE_NOCOLOR": "1",
-            "ANSIBLE_SHOW_CUSTOM_STATS": "1", "ANSIBLE_INVENTORY_ENABLED": "yaml",
-            "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}", "ANSIBLE_FORKS": "4", "ANSIBLE_CONFIG": str(self.folder / "ansible.cfg"),
-            "ANSIBLE_LOCAL_TEMP": str(self.folder / "tmp"), "ANSIBLE_REMOTE_TEMP": str(self.folder / "remote"),
-        }  # fmt: skip
-        command = [sys.executable, "-c", ANSIBLE_PLAYBOOK, "-i", str(self.folder / "hosts.json"), str(book), *options]
-        done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False)
-        return done.returncode, done.stdout + done.stderr, order.read_text().splitlines()
+        done = self.commands.play(self.folder, "-i", str(self.folder / "hosts.json"), str(book), *options)
+        return done.code, done.said, order.read_text().splitlines()
 
 
 def stats(said: str) -> dict[str, t.Any]:
@@ -491,11 +494,12 @@ def test_a_host_that_cannot_go_back_keeps_no_other_from_it(fleet: Fleet) -> None
     ("ANSIBLE_STRATEGY", "free"), ("ANSIBLE_STRATEGY", "host_pinned"), ("ANSIBLE_ANY_ERRORS_FATAL", "true"),
 ])  # fmt: skip
 def test_no_setting_of_ansible_keeps_a_failed_batch_from_going_back_or_lets_the_next_one_begin(
-    setting: str, value: str, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+    setting: str, value: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv(setting, value)
     check = "sh -c 'test \"$HOST\" != b || { sleep 2; exit 1; }'"  # the other one is done long before
-    code, said, dummy = fleet.play("-e", "corral_serial=2,2", corral_health_command=check)
+    with playing.Commands({**environment(tmp_path), setting: value}, forks=True) as commands:
+        fleet = Fleet(tmp_path / "fleet", commands)
+        code, said, dummy = fleet.play("-e", "corral_serial=2,2", corral_health_command=check)
     assert code != 0 and fleet.have() == dict.fromkeys(HOSTS, "old"), said
     assert "healthy, but its batch goes back, because b failed. The host has what it had before." in said
     assert [fleet.node(host)["log"] for host in "cd"] == [[], []]
