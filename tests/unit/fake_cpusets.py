@@ -190,14 +190,17 @@ class Kernel:
         return taken
 
     def _siblings(self, path: str) -> list[Cpuset]:
-        return [
-            group for other, group in self.groups.items() if other not in ("", path) and parent(other) == parent(path)
-        ]
+        above = parent(path)
+        return [group for other, group in self.groups.items() if other not in ("", path) and parent(other) == above]
 
     def _own(self, path: str) -> Cpus:
         """The CPUs that a partition asks for and no sibling has for itself."""
-        group, others = self.groups[path], self._siblings(path)
-        return (group.exclusive or group.requested or NONE).difference(*(other.exclusive for other in others))
+        group, above = self.groups[path], parent(path)
+        rivals = [
+            other for other, one in self.groups.items() if one.exclusive and other not in ("", path)
+        ]  # hardly any
+        theirs = (self.groups[other].exclusive for other in rivals if parent(other) == above)
+        return (group.exclusive or group.requested or NONE).difference(*theirs)
 
     def _whole(self, path: str) -> Cpus:
         """The CPUs of a partition, those included that partitions in it took."""
