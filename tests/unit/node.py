@@ -486,6 +486,7 @@ class Node:
         twin.claimed = set(self.claimed)
         twin.runs, twin.holders, twin.reloads = dict(self.runs), dict(self.holders), self.reloads
         twin.jobs = set(self.jobs)
+        twin.others, twin.changes = dict(self.others), dict(self.changes)
         twin.said = list(self.said)
         twin.kubelet = copy.deepcopy(self.kubelet)
         return twin
@@ -528,6 +529,10 @@ class Node:
             if found[short].startswith("folder"):
                 left += [f"{short}/{name}" for name in os.listdir(path)]
         return found
+
+
+# Makes a node to which a function was done (see the fixture ``made_once``).
+MadeOnce = t.Callable[[t.Callable[[Node], None]], Node]
 
 
 def shown(path: str) -> str:

@@ -94,3 +94,8 @@ def converged(fake: node.Node, *, with_agent: bool = False) -> node.Node:
     assert not outcome.error
     assert not outcome.remaining
     return fake
+
+
+def kept(fake: node.Node) -> None:
+    """A rollout, with the agent."""
+    converged(fake, with_agent=True)

@@ -27,8 +27,14 @@ TEMPLATE = tempfile.TemporaryDirectory(dir=MEMORY)
 trees.build(Path(TEMPLATE.name), node.MACHINE)
 
 
+# Nodes to which something was done, each once.
+PREPARED: dict[t.Callable[[node.Node], None], node.Node] = {}
+PREPARED_FOLDER = tempfile.TemporaryDirectory(dir=MEMORY)
+
+
 def pytest_sessionfinish() -> None:
     TEMPLATE.cleanup()
+    PREPARED_FOLDER.cleanup()
 
 
 @pytest.fixture
@@ -52,19 +58,42 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def make(template: Path, folder: Path, quick: None) -> t.Iterator[Make]:
-    """Makes fresh nodes.
-
-    On none of them, and on no clone of one, may an exclusive slice ever share a CPU that no hand gave away (see guard.py).
-    """
+def watched() -> t.Iterator[list[node.Node]]:
+    """The nodes of a test: on none of them, and on no clone of one, may an exclusive slice ever share a CPU that no hand gave away (see guard.py)."""
     nodes: list[node.Node] = []
+    yield nodes
+    assert [line for one in nodes for line in one.seen] == []
+
+
+@pytest.fixture
+def make(template: Path, folder: Path, watched: list[node.Node], quick: None) -> Make:
+    """Makes fresh nodes."""
 
     def make_one(**options: t.Any) -> node.Node:
-        nodes.append(node.Node(folder / f"node{len(nodes)}", template, **options))
-        return nodes[-1]
+        watched.append(node.Node(folder / f"node{len(watched)}", template, **options))
+        return watched[-1]
 
-    yield make_one
-    assert [line for one in nodes for line in one.seen] == []
+    return make_one
+
+
+@pytest.fixture
+def made_once(make: Make, folder: Path, watched: list[node.Node]) -> node.MadeOnce:
+    """Makes a node to which something was done: it is done once, and each test has a copy of that node.
+
+    What is done gets a fresh node. What it keeps elsewhere than on the node, a test with a copy does not see.
+    """
+
+    def copy_of(prepare: t.Callable[[node.Node], None]) -> node.Node:
+        if prepare not in PREPARED:
+            fresh = make()
+            prepare(fresh)
+            PREPARED[prepare] = fresh.clone(Path(PREPARED_FOLDER.name) / str(len(PREPARED)))
+        copy = PREPARED[prepare].clone(folder / f"node{len(watched)}")
+        copy.seen = []
+        watched.append(copy)
+        return copy
+
+    return copy_of
 
 
 @pytest.fixture

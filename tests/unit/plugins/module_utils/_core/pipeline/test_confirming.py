@@ -31,9 +31,9 @@ RECORDS = (*node.STATE, node.RUNTIME_CONTROL)
 
 
 @pytest.fixture(name="rolled")
-def rolled_out(fake: node.Node) -> node.Node:
+def rolled_out(made_once: node.MadeOnce) -> node.Node:
     """A node with the agent and a profile that is in force."""
-    return runs.converged(fake, with_agent=True)
+    return made_once(runs.kept)
 
 
 def change(fake: node.Node, host: node.NodeHost | None = None, terms: Terms = TERMS, **sections: t.Any) -> Outcome:

@@ -123,8 +123,7 @@ def roll_out(fake: node.Node, data: dict[str, t.Any] | None = None) -> Outcome:
     return test_workloads.roll_out(fake, PROFILE if data is None else data)
 
 
-@pytest.fixture
-def rolled(fake: node.Node) -> node.Node:
+def make_rolled(fake: node.Node) -> None:
     """A node with the profile and its agent, on which the first workload runs."""
     equip(fake)
     assert not runs.install(fake.host()).error
@@ -132,7 +131,11 @@ def rolled(fake: node.Node) -> node.Node:
     assert services.start(fake, DPDK), fake.said
     in_sync(fake)
     fake.wait(10)
-    return fake
+
+
+@pytest.fixture
+def rolled(made_once: node.MadeOnce) -> node.Node:
+    return made_once(make_rolled)
 
 
 def in_sync(fake: node.Node) -> None:

@@ -96,8 +96,8 @@ CASES = {
 
 
 @pytest.fixture
-def rolled(fake: node.Node) -> node.Node:
-    return runs.converged(fake, with_agent=True)
+def rolled(made_once: node.MadeOnce) -> node.Node:
+    return made_once(runs.kept)
 
 
 @pytest.mark.parametrize("name", CASES)

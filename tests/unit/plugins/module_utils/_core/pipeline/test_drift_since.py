@@ -20,15 +20,18 @@ PID_MAX = "/proc/sys/kernel/pid_max"
 ITEM = ("pids", "kernel.pid_max", "value")
 
 
-@pytest.fixture
-def drifted(fake: node.Node) -> node.Node:
+def make_drifted(fake: node.Node) -> None:
     """A node in audit mode whose kernel.pid_max was set by hand, as a tick saw it."""
     runs.declare(fake.host(), mode="audit")
     runs.tick(fake.host())
     fake.put(PID_MAX, "70000\n")
     fake.time += 30
     runs.tick(fake.host())
-    return fake
+
+
+@pytest.fixture
+def drifted(made_once: node.MadeOnce) -> node.Node:
+    return made_once(make_drifted)
 
 
 def since(fake: node.Node) -> int:

@@ -90,14 +90,17 @@ def running(fake: node.Node, unit: str) -> node.Run:
     return run
 
 
-@pytest.fixture
-def rolled(fake: node.Node) -> node.Node:
+def make_rolled(fake: node.Node) -> None:
     equip(fake)
     assert roll_out(fake).remaining == ()
     assert running(fake, DPDK).devices == {"/dev/vfio/7", "/dev/vfio/vfio"}
     in_sync(fake)
     fake.wait(10)
-    return fake
+
+
+@pytest.fixture
+def rolled(made_once: node.MadeOnce) -> node.Node:
+    return made_once(make_rolled)
 
 
 # The way there and back

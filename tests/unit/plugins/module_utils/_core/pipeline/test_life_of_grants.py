@@ -21,12 +21,14 @@ HOLDER = r"corral-grant@batch:batch\x40a.service"
 GRANTED = r"/run/corral/granted-batch:batch\x40a"
 
 
-@pytest.fixture
-def rolled(make: Make) -> node.Node:
-    fake = make()
+def make_rolled(fake: node.Node) -> None:
     install(fake)
     roll_out(fake, PROFILE)
-    return fake
+
+
+@pytest.fixture
+def rolled(made_once: node.MadeOnce) -> node.Node:
+    return made_once(make_rolled)
 
 
 def names(fake: node.Node) -> set[str]:

@@ -39,8 +39,7 @@ CONTROL = "/run/systemd/system.control"
 LOSSES = {"gone": None, "torn": '{"data": '}
 
 
-@pytest.fixture
-def rolled(fake: node.Node) -> node.Node:
+def make_rolled(fake: node.Node) -> None:
     equip(fake)
     assert not runs.install(fake.host()).error
     assert roll_out(fake).remaining == ()
@@ -49,7 +48,11 @@ def rolled(fake: node.Node) -> node.Node:
     running(fake, JOB)
     services.stop(fake, SERIAL)  # So the first device is free: it would be the next one that is given.
     in_sync(fake)
-    return fake
+
+
+@pytest.fixture
+def rolled(made_once: node.MadeOnce) -> node.Node:
+    return made_once(make_rolled)
 
 
 def list_of(unit: str) -> str:

@@ -60,8 +60,7 @@ def by_hand(fake: node.Node, outcome: Outcome) -> None:
         shutil.rmtree(file) if file.is_dir() else fake.drop(path)
 
 
-@pytest.fixture
-def rolled(fake: node.Node) -> node.Node:
+def make_rolled(fake: node.Node) -> None:
     """A node with its agent, a profile that is the second one, and a workload that runs."""
     services.add(fake, DATAPLANE, "one.service", "two.service", "three.service")
     assert not runs.install(fake.host()).error
@@ -69,7 +68,11 @@ def rolled(fake: node.Node) -> node.Node:
     assert not declare(fake).error
     assert services.start(fake, DATAPLANE)
     assert runs.tick(fake.host()) == 0
-    return fake
+
+
+@pytest.fixture
+def rolled(made_once: node.MadeOnce) -> node.Node:
+    return made_once(make_rolled)
 
 
 @pytest.mark.parametrize("changes", [0, 1])

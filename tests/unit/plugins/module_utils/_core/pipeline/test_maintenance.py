@@ -28,11 +28,14 @@ def status(fake: node.Node) -> dict[str, t.Any]:
     return t.cast("dict[str, t.Any]", json.loads(fake.get(STATUS)))
 
 
-@pytest.fixture
-def rolled(fake: node.Node) -> node.Node:
+def make_rolled(fake: node.Node) -> None:
     runs.converged(fake, with_agent=True)
     runs.tick(fake.host())
-    return fake
+
+
+@pytest.fixture
+def rolled(made_once: node.MadeOnce) -> node.Node:
+    return made_once(make_rolled)
 
 
 @pytest.fixture

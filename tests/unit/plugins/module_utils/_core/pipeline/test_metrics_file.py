@@ -35,13 +35,16 @@ def folder(fake: node.Node, path: str = METRICS_DIR) -> node.Node:
     return fake
 
 
-@pytest.fixture
-def rolled(fake: node.Node) -> node.Node:
+def make_rolled(fake: node.Node) -> None:
     """In sync, with metrics, at the beginning of a minute of the clock."""
     fake.time = 1_700_000_040.0
     runs.converged(folder(fake), with_agent=True)
     runs.tick(fake.host())
-    return fake
+
+
+@pytest.fixture
+def rolled(made_once: node.MadeOnce) -> node.Node:
+    return made_once(make_rolled)
 
 
 def samples(fake: node.Node, path: str = FILE) -> dict[str, float]:

@@ -66,14 +66,17 @@ def link(fake: node.Node, pid: int, space: str) -> None:
         path.symlink_to(space)
 
 
-@pytest.fixture
-def ready(fake: node.Node) -> node.Node:
+def make_ready(fake: node.Node) -> None:
     """A node with the pod's slice, whose PID 1 has a namespace."""
     assert not applying.declare(fake.host(), declared()).error
     os.makedirs(fake.root / "proc/1/ns", exist_ok=True)
     link(fake, 1, "pid:[1]")
     fake.put("/proc/stat", "cpu 0\nbtime 1700000000\n")
-    return fake
+
+
+@pytest.fixture
+def ready(made_once: node.MadeOnce) -> node.Node:
+    return made_once(make_ready)
 
 
 def items(fake: node.Node, of: Profile) -> list[Change]:

@@ -26,8 +26,8 @@ EVIL = "raise SystemExit(1)\n"
 
 
 @pytest.fixture
-def fake(make: Make) -> node.Node:
-    return runs.converged(make(), with_agent=True)
+def fake(made_once: node.MadeOnce) -> node.Node:
+    return made_once(runs.kept)
 
 
 def release(fake: node.Node) -> Path:

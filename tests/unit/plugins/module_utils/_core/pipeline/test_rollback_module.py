@@ -35,11 +35,14 @@ def in_force(fake: node.Node) -> str:
     return str(json.loads(fake.get(DECLARED))["name"])
 
 
-@pytest.fixture
-def three(fake: node.Node) -> node.Node:
+def make_three(fake: node.Node) -> None:
     for name in ("first", "second", "third"):
         assert not runs.declare(fake.host(), name=name).error
-    return fake
+
+
+@pytest.fixture
+def three(made_once: node.MadeOnce) -> node.Node:
+    return made_once(make_three)
 
 
 @pytest.mark.parametrize(("to", "name"), [("1", "second"), ("2", "first")])

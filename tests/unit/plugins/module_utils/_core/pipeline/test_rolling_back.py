@@ -31,13 +31,16 @@ def names(fake: node.Node, capsys: pytest.CaptureFixture[str]) -> list[str]:
     return [row["name"] for row in told(fake, capsys)]
 
 
-@pytest.fixture
-def four(fake: node.Node) -> node.Node:
+def make_four(fake: node.Node) -> None:
     """A node on which four profiles were applied, ten seconds apart."""
     for name in ("first", "second", "third", "fourth"):
         assert not runs.declare(fake.host(), name=name).error
         fake.wait(10)
-    return fake
+
+
+@pytest.fixture
+def four(made_once: node.MadeOnce) -> node.Node:
+    return made_once(make_four)
 
 
 def test_history_tells_which_were_applied_when(four: node.Node, capsys: pytest.CaptureFixture[str]) -> None:

@@ -72,12 +72,15 @@ TROUBLES: dict[str, tuple[t.Callable[[node.Node], None], str]] = {
 }
 
 
-@pytest.fixture
-def kept(fake: node.Node) -> node.Node:
+def make_kept(fake: node.Node) -> None:
     """A node that its agent keeps, and has just looked at."""
     runs.converged(fake, with_agent=True)
     runs.tick(fake.host())
-    return fake
+
+
+@pytest.fixture
+def kept(made_once: node.MadeOnce) -> node.Node:
+    return made_once(make_kept)
 
 
 def answers(fake: node.Node, capsys: pytest.CaptureFixture[str]) -> dict[str, tuple[bool, str]]:

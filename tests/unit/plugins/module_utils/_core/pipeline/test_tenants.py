@@ -59,15 +59,18 @@ def in_sync(fake: node.Node) -> None:
     test_workloads.in_sync(fake)
 
 
-@pytest.fixture
-def rolled(fake: node.Node) -> node.Node:
+def make_rolled(fake: node.Node) -> None:
     test_workloads.install(fake)
     assert not runs.install(fake.host()).error
     assert roll_out(fake, profile_of(ACME)).remaining == ()
     for unit in (DATAPLANE, FEED):
         assert services.start(fake, unit)
     in_sync(fake)
-    return fake
+
+
+@pytest.fixture
+def rolled(made_once: node.MadeOnce) -> node.Node:
+    return made_once(make_rolled)
 
 
 def test_a_workload_runs_in_the_slice_of_its_tenant_with_what_that_gives_it(rolled: node.Node) -> None:

@@ -75,14 +75,17 @@ def refused(fake: node.Node, name: str = "dataplane", **params: t.Any) -> str:
     return str(error.value)
 
 
-@pytest.fixture
-def machine(fake: node.Node) -> node.Node:
+def make_machine(fake: node.Node) -> None:
     """A node whose profile has pools and a workload that shares; a service that it does not name is there."""
     fake.put("/etc/systemd/system/dataplane.service", "[Service]\nExecStart=/bin/true\n")
     fake.put("/etc/systemd/system/feed.service", "[Service]\nExecStart=/bin/true\n")
     outcome = runs.declare(fake.host(), cpu=CPU, workloads=[FEED])
     assert (outcome.error, outcome.remaining) == ("", ())
-    return fake
+
+
+@pytest.fixture
+def machine(made_once: node.MadeOnce) -> node.Node:
+    return made_once(make_machine)
 
 
 def grants(fake: node.Node) -> dict[str, str]:

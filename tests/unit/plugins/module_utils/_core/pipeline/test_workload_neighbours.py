@@ -292,10 +292,13 @@ def items(fake: node.Node, workload: t.Optional[dict[str, t.Any]] = None) -> lis
     ]
 
 
-@pytest.fixture
-def held(fake: node.Node) -> node.Node:
+def make_held(fake: node.Node) -> None:
     assert not applying.declare(fake.host(), declared(HELD)).error
-    return fake
+
+
+@pytest.fixture
+def held(made_once: node.MadeOnce) -> node.Node:
+    return made_once(make_held)
 
 
 def test_a_container_past_corral_is_named_with_the_way_out(held: node.Node) -> None:

@@ -97,8 +97,7 @@ def roll_out(fake: node.Node, data: dict[str, t.Any] | None = None) -> Outcome:
     return outcome
 
 
-@pytest.fixture
-def rolled(fake: node.Node) -> node.Node:
+def make_rolled(fake: node.Node) -> None:
     """A node with the profile, its agent, and the two units that hold what they have as long as they are declared."""
     install(fake)
     assert not runs.install(fake.host()).error
@@ -107,7 +106,11 @@ def rolled(fake: node.Node) -> node.Node:
         assert services.start(fake, unit)
     assert runs.tick(fake.host()) == 0
     fake.wait(10)
-    return fake
+
+
+@pytest.fixture
+def rolled(made_once: node.MadeOnce) -> node.Node:
+    return made_once(make_rolled)
 
 
 def held(fake: node.Node) -> dict[str, str]:
