@@ -241,6 +241,8 @@ NOT_THE_MACHINE = {
     "os.environ",
     "os.environ.get",
     "os.geteuid",
+    "os.major",
+    "os.minor",
     "os.path",
     "os.path.dirname",
     "os.strerror",
