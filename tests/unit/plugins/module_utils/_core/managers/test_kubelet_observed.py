@@ -162,7 +162,7 @@ def test_the_file_of_a_kubelet_without_drop_ins_is_observed(machine: Machine) ->
     assert (seen.own, seen.dropin, seen.links, seen.kept) == (CONFIG, "", [CONFIG], Kept(other, LINES))
     assert sorted(seen.texts) == [other, CONFIG]
     assert seen.due
-    assert not look(machine, f"--config={CONFIG}", at_boot=True).due, "a boot starts the kubelet after this"
+    assert not look(machine, f"--config={CONFIG}", run="boot").due, "a boot starts the kubelet after this"
     machine.put(other, "odd: [\n")
     assert [line.partition(": ")[0] for line in look(machine, f"--config={CONFIG}").wrong] == [CONFIG]
 
