@@ -201,10 +201,12 @@ def release(fake: Node, holders: list[str], host: NodeHost | None = None) -> Non
 
 
 def after_reload(fake: Node) -> None:
-    """The jobs of a daemon-reload, which run once whoever asked for it has given the node's lock back."""
+    """The jobs of a daemon-reload, and of a reload of units that hold grants: they run once whoever asked has given the node's lock back."""
     if fake.systemd.reloads != fake.reloads and fake.has(TEMPLATE):
         release(fake, list(fake.holders))
-    fake.reloads = fake.systemd.reloads
+    elif fake.systemd.asked:
+        release(fake, fake.systemd.asked)
+    fake.reloads, fake.systemd.asked = fake.systemd.reloads, []
 
 
 def corral(fake: Node, host: NodeHost, verb: str, flag: str, holder: str) -> bool:

@@ -366,6 +366,7 @@ class Walk(Judge):
             self.fake.wait(10)
             host = self.fake.host()
             code = self.ticked(host)
+            services.after_reload(self.fake)
             acts = [
                 act
                 for act in host.acts
