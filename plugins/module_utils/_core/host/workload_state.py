@@ -133,14 +133,38 @@ def ask_for_end(host: Host, granted: t.Iterable[Grant]) -> bool:
     for link in host.names_like(INVOCATIONS, ((f"{INVOCATION}{begin}", end),)):
         holder = link[len(INVOCATION) :]
         name = workload_name(holder[len(begin) : -len(end)])
-        one = by_name.get(name, Grant(name, RUNNING)) if name else None
-        if one is None or one.hold != RUNNING or populated(host, one.workload, one.tenant):
+        if not name:
             continue
-        if not (one.unit and runs_unit(host, one.unit)):
+        one, instance = by_name.get(name), name.partition(":")[2]
+        unit = one.unit if one else f"{instance}.service" if instance else ""
+        if (one and one.hold != RUNNING) or (unit and runs_unit(host, unit)):
+            continue
+        if one:
+            needed = populated(host, name, one.tenant)
+        else:
+            runs = any(
+                workload_of(slice_unit) == name and cgroup.populated(host, slice_unit) for slice_unit in slices(host)
+            )
+            needed = runs or is_needed(host, holder)
+        if not needed:
             asked.append(holder)
     if asked:
         host.unrecorded(lambda: host.run("systemctl", "reload", "--no-block", *asked))
     return bool(asked)
+
+
+def is_needed(host: Host, holder: str) -> bool:
+    """Whether a service runs whose drop-ins of Corral's name the unit of a grant, of which there is no record."""
+    folders = set(host.folders(unit_property.ETC))
+    for link in host.names_like(INVOCATIONS, ((INVOCATION, ".service"),)):
+        unit = link[len(INVOCATION) :]
+        instance = unit.partition("@")[2].rpartition(".")[0]
+        for known in named(unit):
+            for file in (workload_units.NAME, workload_units.EARLIER_NAME) if f"{known}.d" in folders else ():
+                text = host.read(unit_property.dropin(known, file)) or ""
+                if any(f"={holder}" in line.replace("%i", instance) for line in text.splitlines()):
+                    return True
+    return False
 
 
 def slice_that_holds(host: Host, unit: str) -> t.Optional[str]:

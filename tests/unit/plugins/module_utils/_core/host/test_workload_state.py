@@ -34,6 +34,12 @@ GRANT = Grant("batch", RUNNING, unit="batch.service")
             BATCH, [GRANT._replace(member=Member("lab"))], "", "corral.slice/corral-lab.slice/corral-lab-batch.slice", False,
             id="a process is left in its tenant",
         ),
+        pytest.param(BATCH, [], "", "corral.slice/corral-lab.slice/corral-lab-batch.slice", False, id="it was released, and a process is left in a tenant"),
+        pytest.param(BATCH, [], "needs.service", "", False, id="it was released, and a unit that runs needs it"),
+        pytest.param(BATCH, [], "wants.service", "", False, id="a unit that runs has it from an earlier name"),
+        pytest.param("corral-grant@batch\\x40a.service", [], "needs@a.service", "", False, id="an instance that runs needs it"),
+        pytest.param("corral-grant@all:other.service", [], "other.service", "", False, id="it was released, and its unit of a pattern runs"),
+        pytest.param("corral-grant@batch\\x40b.service", [], "needs@a.service", "", True, id="another instance runs"),
         pytest.param(BATCH, [GRANT._replace(hold=DECLARED)], "", "", False, id="its grant is not for a run"),
         pytest.param("corral-grant@b-c.service", [], "", "", False, id="a name that no workload has"),
     ],
@@ -45,6 +51,14 @@ def test_systemd_is_asked_to_stop_what_holds_a_grant_for_nothing(
     links.mkdir(parents=True)
     for unit in filter(None, (holder, runs)):
         (links / f"invocation:{unit}").symlink_to("1234")
+    for name, line in (
+        ("needs.service.d/10-corral-workloads", f"Requires={BATCH}"),
+        ("wants.service.d/10-corral-earlier-name", f"Wants={BATCH}"),
+        ("needs@.service.d/10-corral-workloads", "Requires=corral-grant@batch\\x40%i.service"),
+    ):
+        file = tmp_path / f"etc/systemd/system/{name}.conf"
+        file.parent.mkdir(parents=True)
+        file.write_text(f"[Unit]\n{line}\n")
     group = tmp_path / "sys/fs/cgroup" / slice_name
     group.mkdir(parents=True)
     (tmp_path / "sys/fs/cgroup/cgroup.controllers").write_text("cpuset\n")
