@@ -8,6 +8,7 @@ Its modules are stand-ins that keep a node in a file; what the real ones do to a
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import json
 import os
@@ -236,6 +237,13 @@ def environment(ground: Path) -> dict[str, str]:
         "PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "ANSIBLE_FORKS": "4", "ANSIBLE_CONFIG": str(ground / "ansible.cfg"),
         "ANSIBLE_LOCAL_TEMP": str(ground / "tmp"), "ANSIBLE_REMOTE_TEMP": str(ground / "remote"),
     }  # fmt: skip
+
+
+@contextlib.contextmanager
+def fleet_in(ground: Path) -> t.Iterator[Fleet]:
+    """A fleet for a test of another file."""
+    with playing.Commands(environment(ground)) as commands:
+        yield Fleet(ground / "fleet", commands)
 
 
 @pytest.fixture(name="commands", scope="module")

@@ -231,9 +231,9 @@ def test_a_host_is_taken_out_of_a_load_balancer(shown: str, tmp_path: Path, monk
         assert shown.count("https://lb.example.com/") == 1
         local = shown.replace("https://lb.example.com/", f"http://127.0.0.1:{server.server_port}/")
         (tmp_path / "drain.yml").write_text(local)
-        fleet = test_rollout_playbook.Fleet(tmp_path)
-        fleet.set("b", profile="new")  # nothing to change
-        code, said, dummy = fleet.play("--limit", "a,b", corral_drain=str(tmp_path / "drain.yml"))
+        with test_rollout_playbook.fleet_in(tmp_path) as fleet:
+            fleet.set("b", profile="new")  # nothing to change
+            code, said, dummy = fleet.play("--limit", "a,b", corral_drain=str(tmp_path / "drain.yml"))
     finally:
         server.shutdown()
         thread.join()
@@ -247,16 +247,16 @@ def test_a_play_before_a_rollout_names_the_hosts_to_reboot(shown: str, tmp_path:
     pytest.importorskip("ansible")
     import test_rollout_playbook
 
-    fleet = test_rollout_playbook.Fleet(tmp_path)
-    for host in ("a", "b"):
-        fleet.set(host, profile="new")  # nothing to change
     (tmp_path / "b-needs").touch()
     mark = "/run/reboot-required"
     assert shown.count(mark) == 1
     plays = shown.replace(mark, f"{tmp_path}/{{{{ inventory_hostname }}}}-needs")
-    code, said, order = fleet.play("--limit", "a,b", playbook="reboots", plays=plays)
-    assert code == 0 and test_rollout_playbook.changed(order, "reboot") == ["b"], said
-    assert fleet.node("b")["why"] == f"Corral: {tmp_path}/b-needs is there"
+    with test_rollout_playbook.fleet_in(tmp_path) as fleet:
+        for host in ("a", "b"):
+            fleet.set(host, profile="new")  # nothing to change
+        code, said, order = fleet.play("--limit", "a,b", playbook="reboots", plays=plays)
+        assert code == 0 and test_rollout_playbook.changed(order, "reboot") == ["b"], said
+        assert fleet.node("b")["why"] == f"Corral: {tmp_path}/b-needs is there"
 
 
 def edge(cores: int) -> list[Data]:
