@@ -135,11 +135,13 @@ def is_tenants(host: Host, unit: str) -> bool:
 
 
 def is_as_before(host: Host, before: undo.Original) -> bool:
-    """Whether a kernel value, a mount or a property of a unit need not be restored, nor systemd's own file of a property."""
+    """Whether a kernel value, a mount, a controller or a property of a unit need not be restored, nor systemd's own file of a property."""
     if unit_property.is_live_file(before.kind, before.target):
         return True
     if before.kind == "mount":
         return before.active and mounts.at(host, before.name) is not None
+    if before.kind == "controller":
+        return is_passed_on(host, before)
     if not undo.KINDS[before.kind].shown:
         return False
     if before.kind not in ("cpuset", "property"):  # A pool can be gone with its NUMA node.
@@ -151,6 +153,13 @@ def is_as_before(host: Host, before: undo.Original) -> bool:
         before = before._replace(value=now.value and "", runtime=None)  # What it had earlier does not come back.
     # The folders that would have to be made are missing now as they were then, too.
     return now == before
+
+
+def is_passed_on(host: Host, before: undo.Original) -> bool:
+    """Whether a group of others passes a controller on to groups below it, as engines have it: the kernel switches it off above no such."""
+    path = before.target.rpartition("/")[0]
+    others = (f"{path}/{name}" for name in host.folders(path) if not is_own(name))
+    return any(before.name in cgroup.delegated(host, other) for other in others)
 
 
 def not_yet_restored(host: Host, changes: t.Iterable[Change]) -> tuple[Change, ...]:

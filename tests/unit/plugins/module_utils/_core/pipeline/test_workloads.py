@@ -330,6 +330,19 @@ def test_removal_brings_the_node_back(fake: node.Node) -> None:
     assert node.different(before, fake.fingerprint()) == []
 
 
+def test_a_removal_leaves_on_what_an_engine_has_passed_on(rolled: node.Node) -> None:
+    root = f"{CGROUP}/cgroup.subtree_control"
+    rolled.put(f"{CGROUP}/system.slice/cgroup.subtree_control", "cpu hugetlb\n")
+    for unit in (DATAPLANE, FEED, BATCH):
+        services.stop(rolled, unit)
+    host = rolled.host()
+    outcome = runs.remove(host)
+    assert (outcome.error, outcome.leftovers, outcome.remaining) == ("", (), ())
+    assert f"write_value {root}" not in host.acts
+    assert "hugetlb" in rolled.get(root).split()
+    assert not rolled.has("/var/lib/corral")
+
+
 def test_removal_under_running_workloads_names_what_stays_and_ends_later(rolled: node.Node) -> None:
     plan = planning.plan_removal(rolled.host(), registry.names())
     foretold = applying.planned(rolled.host(), plan).leftovers
