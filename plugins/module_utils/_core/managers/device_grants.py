@@ -265,7 +265,9 @@ def decide(
     for path in sorted(set(seen.files) - kept):
         changes += taken_back(path, seen)
     in_use = {key for grant in granted for one in grant.devices for key in one.keys}
-    changes += [device_drivers.given_back(address) for address in seen.bound if address not in in_use]
+    # Which functions a run without a grant has is not known, nor does it have their group open at each moment.
+    unused = [] if runs else [address for address in seen.bound if address not in in_use]
+    changes += map(device_drivers.given_back, unused)
     return [*changes, *device_specs.spec_changes(seen.specs, device_specs.with_hooks(rows, hooks))]
 
 

@@ -266,6 +266,25 @@ def test_a_run_keeps_its_drivers_when_its_workload_leaves_the_profile(rolled: no
     assert (bound(rolled), records(rolled), rolled.pci.held_up) == ({}, [], [])
 
 
+def test_a_run_whose_grant_is_lost_keeps_its_drivers_until_it_stops(rolled: node.Node) -> None:
+    """They were taken back while it did not have the group open just then."""
+    rolled.pci.open_files = set
+    for path in (state.CHECKPOINT, f"{state.CHECKPOINT}.previous"):
+        rolled.drop(path)
+    for dummy in range(2):
+        host = rolled.host()
+        assert runs.tick(host) == 2
+        assert [act for act in host.acts if "/sys/bus/pci" in act] == []
+    running(rolled, LATER)
+    services.stop(rolled, LATER)
+    services.stop(rolled, DPDK)
+    runs.tick(rolled.host())
+    in_sync(rolled)
+    assert bound(rolled) == {FIRST: VFIO, SECOND: VFIO}
+    assert roll_out(rolled, only("later")).remaining == ()
+    assert bound(rolled) == {}
+
+
 def test_what_a_workload_hands_on_stays_bound(rolled: node.Node) -> None:
     assert running(rolled, OTHER).devices == {"/dev/vfio/8", "/dev/vfio/9", "/dev/vfio/vfio"}
     services.stop(rolled, OTHER)
