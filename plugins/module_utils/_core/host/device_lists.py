@@ -20,7 +20,7 @@ from .files import Host
 
 class Run(NamedTuple):
     """A unit, or a workload without one, that runs with devices of which no grant is known. ``opened`` is what the unit's list lets it
-    open, as numbers and paths in /dev, without what its own files do; None of a container: no list says what it has.
+    open, as numbers and paths in /dev, without what its own files do; None where no list by Corral says that, as of a container.
     """
 
     name: str
@@ -60,8 +60,8 @@ def without_grant(host: Host, granted: t.Iterable[Grant]) -> dict[str, Run]:
             continue
         if unit and workload_state.runs_unit(host, unit):
             own = own_entries(host, unit)
-            opened = (entry.partition(" ")[0] for entry in lists.get(unit, ()) if entry not in own)
-            found[path] = Run(unit, frozenset(opened))
+            opened = frozenset(entry.partition(" ")[0] for entry in lists.get(unit, ()) if entry not in own)
+            found[path] = Run(unit, opened if unit in lists else None)
         workload = "" if unit else name[: -len(".workload")]
         slices = workload_state.slices(host) if workload else ()
         if any(workload_of(one) == workload and cgroup.populated(host, one) for one in slices):

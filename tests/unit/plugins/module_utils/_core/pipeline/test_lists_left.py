@@ -123,6 +123,23 @@ def test_while_a_container_whose_grant_is_lost_runs_no_device_is_given(fake: nod
     assert held(fake) == {"web": [LINKS[0]], "serial": [LINKS[1]]}
 
 
+@pytest.mark.parametrize("how", ["unmarked", "gone"])
+def test_while_a_unit_runs_whose_list_tells_nothing_no_device_is_given(how: str, rolled: node.Node) -> None:
+    """The kernel goes by the list that it was told: one of an older version, or one whose file was removed by hand."""
+    mine = services.allowed(rolled, JOB)
+    if how == "gone":
+        rolled.drop(list_of(JOB))
+    else:
+        rolled.put(list_of(JOB), (rolled.get(list_of(JOB)) or "").replace(f"DeviceAllow={MARK}\n", ""))
+    forget(rolled, "gone")
+    assert services.start(rolled, SERIAL) is None
+    assert runs.tick(rolled.host()) == 2
+    assert lost(rolled) == {DPDK, JOB}
+    assert services.allowed(rolled, JOB) == mine
+    services.stop(rolled, JOB)
+    assert running(rolled, SERIAL).devices == {LINKS[0]}
+
+
 def test_what_the_files_of_a_unit_let_it_open_was_not_granted(fake: node.Node) -> None:
     equip(fake)
     services.add(fake, "job@.service", lines="DeviceAllow=/dev/ttyUSB0 rw\n")
