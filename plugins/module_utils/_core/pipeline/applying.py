@@ -363,6 +363,7 @@ def undo_readable(
     late: list[Step] = []
     blocked: list[Step] = []  # A slice that is yet to stop may be in the way: they come once more after it.
     records: list[Step] = []  # of who has which CPUs: they are right again only where these could be given back
+    kept = ""  # why these could not
     reloaded = any(step.value == "daemon-reload" for dummy, step in done)
     exclusive_before = overlap_check.exclusive_before(host, done)
     shared = shared_before(host, done)
@@ -376,25 +377,25 @@ def undo_readable(
                 continue  # It ran before, and what is in it runs on.
             if is_late(host, back, reloaded=reloaded):
                 late.append(back)
-            elif blocked and back.target in state.rest_of(state.CHECKPOINT):
+            elif (blocked or kept) and back.target in state.rest_of(state.CHECKPOINT):
                 records.append(back)
             elif conflict_with(host, plan, back, exclusive_before):
                 blocked.append(back)
             else:
                 said.append(attempt(host, back, masks))
+                kept = said[-1] if said[-1] and step.name == "AllowedCPUs" else kept
         leftovers += filter(None, said)
         if inverse and not any(said):
             undone.append(f"{step.kind} {step.target}")
     if reloaded or any(step.reload for dummy, step in done):
         late.append(make_step.unit("", "daemon-reload", RELOAD))
-    kept = ""
     for back in (*undo.in_order(late), *blocked, *records):
         if back in records and kept:
             leftovers.append(f"{back.target}: left as it is, since its grants are not taken back: {kept}")
             continue
-        why = conflict_with(host, plan, back, exclusive_before)
+        why = conflict_with(host, plan, back, exclusive_before) or attempt(host, back, masks)
         kept = why if back in blocked and why else kept
-        leftovers += filter(None, [why or attempt(host, back, masks)])
+        leftovers += filter(None, [why])
     return tuple(undone), tuple(leftovers)
 
 

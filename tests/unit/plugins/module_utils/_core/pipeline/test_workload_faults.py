@@ -12,11 +12,17 @@ import pytest
 import runs
 import services
 import test_workloads
+from _core.host import apply_step
 from _core.model.profile import profile
 from _core.model.values.errors import CorralError
 from _core.pipeline import applying
 from example_counts import in_turn
+from fake_cpusets import FORKY
 from test_workloads import BATCH, BOTH, DATAPLANE, FEED, PROFILE
+
+if t.TYPE_CHECKING:
+    from _core.host.thread_masks import Masks
+    from _core.model.plan.plan import Step
 
 Make = t.Callable[..., node.Node]
 Act = t.Callable[[node.Node, node.NodeHost], t.Any]
@@ -143,3 +149,30 @@ def test_whatever_happens_at_any_write_the_next_ticks_make_it_good(name: str, fa
             if fake.systemd.effective(run.place) != undisturbed.systemd.effective(undisturbed.runs[unit].place)
         ]
     assert wrong == []
+
+
+@pytest.mark.parametrize("partitions", ["auto", "off"])
+def test_a_release_that_systemd_lets_nobody_take_back_gives_no_cpu_to_the_next_start(
+    partitions: str, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gave the first CPUs to others, and then answered nothing any more."""
+    monkeypatch.setitem(PROFILE["cpu"], "partitions", partitions)
+    fake = make(release=FORKY)
+    running(fake)
+    before = test_workloads.held(fake)
+    calls = 0
+
+    def answers_once(host: node.NodeHost, step: Step, masks: Masks) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > 1:
+            raise apply_step.StepFailed(f"{step.target}: no answer")
+        set_property(host, step, masks)
+
+    set_property = apply_step.set_property
+    with monkeypatch.context() as patched:
+        patched.setattr(apply_step, "set_property", answers_once)
+        services.stop(fake, BATCH)
+    assert before.keys() - test_workloads.held(fake).keys() == {"batch:batch@a"}
+    assert services.start(fake, BATCH) is not None
+    assert runs.tick(fake.host()) == 0
