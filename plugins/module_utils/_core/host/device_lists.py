@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..model.devices.device_delivery import ENDING, FOLDER, env_file, env_file_as_read, unit_of
+from ..model.devices.device_delivery import ENDING, FOLDER, env_file, env_file_as_read, given_ids, unit_of
 from ..model.systemd import device_allow
 from ..model.systemd.unit_property import DEVICE_ALLOW, RUNTIME_CONTROL, control_file
 from ..model.values.records import NamedTuple
@@ -58,7 +58,9 @@ def without_grant(host: Host, granted: t.Iterable[Grant]) -> dict[str, Run]:
         path, unit = env_file("", name), unit_of(f"{name}{ENDING}")
         if path in known:
             continue
-        if unit and workload_state.runs_unit(host, unit):
+        # Without a list and an id in the file all was taken back, and a run died before it removed the file.
+        told = unit in lists or bool(unit and given_ids(host.read(path, follow=False)))
+        if told and workload_state.runs_unit(host, unit):
             own = own_entries(host, unit)
             opened = frozenset(entry.partition(" ")[0] for entry in lists.get(unit, ()) if entry not in own)
             found[path] = Run(unit, opened if unit in lists else None)

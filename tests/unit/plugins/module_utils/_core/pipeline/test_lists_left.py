@@ -11,6 +11,7 @@ import node
 import pytest
 import runs
 import services
+from _core.model.devices.device_delivery import env_text
 from _core.model.profile import profile
 from _core.model.values.errors import CorralError
 from _core.pipeline import confirming
@@ -138,6 +139,16 @@ def test_while_a_unit_runs_whose_list_tells_nothing_no_device_is_given(how: str,
     assert services.allowed(rolled, JOB) == mine
     services.stop(rolled, JOB)
     assert running(rolled, SERIAL).devices == {LINKS[0]}
+
+
+def test_a_run_that_died_before_it_removed_a_file_leaves_nobody_with_devices(rolled: node.Node) -> None:
+    """The list was taken back and the file names nothing any more: the unit that starts then has nothing to lose."""
+    services.add(rolled, "extra.service")
+    assert services.start(rolled, "extra.service") is not None
+    rolled.put(f"{FOLDER}/extra.service.env", env_text({}))
+    runs.tick(rolled.host())
+    in_sync(rolled)
+    assert not rolled.has(f"{FOLDER}/extra.service.env")
 
 
 def test_what_the_files_of_a_unit_let_it_open_was_not_granted(fake: node.Node) -> None:
