@@ -51,12 +51,16 @@ LONG = (
     "test_drivers_bound.py",
     "test_exclusive.py",
     "test_faults.py",
+    "test_gc.py",
     "test_intruders.py",
     "test_kubelet_manager.py",
     "test_legacy.py",
+    "test_lost_files.py",
     "test_section_tasks.py",
     "test_set_property_by_hand.py",
     "test_starts_after_deaths.py",
+    "test_tenants.py",
+    "test_unreadable.py",
     "test_workload_faults.py",
 )
 # The tests that run playbooks of the collection; they need no node.
