@@ -171,6 +171,17 @@ def dated_text(found: Inspection, one: Finding) -> str:
 
 def lines(found: Inspection) -> list[str]:
     """The inspection as text: the kubelet, its settings with their origins, its files, and the findings."""
+    said = [*configuration_lines(found), *assignment_lines(found)]
+    if found.outlook is not None:
+        said += ["", "allocatable to pods:", *(f"  {line}" for line in aligned(sizing_rows(found)))]
+    if found.drift:
+        said += ["", "differs from the declared profile:", *(f"  {drift_text(found, one)}" for one in found.drift)]
+    said += ["", *(finding_lines(found) or ["no assignment leaks, no CPUs overlap"])]
+    return list(map(printable_text.printable, said))  # Paths of files are read as they are.
+
+
+def configuration_lines(found: Inspection) -> list[str]:
+    """The process, what is wrong with its configuration, and the keys that are not the default."""
     said = [f"kubelet: process {found.pid}" if found.pid else "kubelet: does not run"]
     said += [f"{path} was changed after the running kubelet began: restart it to have it read" for path in found.newer]
     said += [
@@ -182,21 +193,24 @@ def lines(found: Inspection) -> list[str]:
     configured = [(name, shown(one.value), one.origin) for name, one in settings.items() if one.origin != DEFAULT]
     if configured:
         said += ["", "configuration that is not the default:", *(f"  {line}" for line in aligned(configured))]
-    said += ["", "state files:", *(f"  {line}" for line in aligned([(one.path, of_file(one)) for one in found.files]))]
+    return said
+
+
+def assignment_lines(found: Inspection) -> list[str]:
+    """The state files, and the CPUs and devices that they assign."""
+    said = ["", "state files:", *(f"  {line}" for line in aligned([(one.path, of_file(one)) for one in found.files]))]
     if found.cpus is not None:
         said += ["", *assignments(found.cpus)]
     if found.devices is not None and found.devices.entries:
         said += ["", *device_assignments(found.devices.entries)]
-    if found.outlook is not None:
-        said += ["", "allocatable to pods:", *(f"  {line}" for line in aligned(sizing_rows(found)))]
-    if found.drift:
-        said += ["", "differs from the declared profile:", *(f"  {drift_text(found, one)}" for one in found.drift)]
-    findings = [dated_text(found, one) for one in found.findings]
-    # Without the assignments of CPUs nothing can be found: that is not the same as nothing wrong.
+    return said
+
+
+def finding_lines(found: Inspection) -> list[str]:
+    """The findings. Without the assignments of CPUs nothing can be found: that is not the same as nothing wrong."""
     unread = [one.path for one in found.refusals if found.cpus is None and one.path.endswith("/cpu_manager_state")]
     unknown = [f"unknown whether assignments leak or CPUs overlap: {path} cannot be read" for path in unread]
-    said += ["", *(findings + unknown or ["no assignment leaks, no CPUs overlap"])]
-    return list(map(printable_text.printable, said))  # Paths of files are read as they are.
+    return [dated_text(found, one) for one in found.findings] + unknown
 
 
 def drift_text(found: Inspection, one: Change) -> str:

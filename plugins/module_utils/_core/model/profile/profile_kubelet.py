@@ -78,34 +78,10 @@ def check(reader: Reader, values: t.Mapping[str, t.Any], given: t.Mapping[str, t
     kubelet = values.get("kubelet")
     if kubelet is None:
         return
-    cpu = values.get("cpu") or {}
-    if cpu.get("policy") == "static":
-        message = "gives the shared CPUs to workloads of Corral, and the kubelet gives the same ones to pods: leave out cpu.policy"
-        reader.refuse("cpu.policy", "static", message)
-    for pool in ("reserved", "shared"):
-        for index, name in enumerate(cpu.get(pool, {}).get("slices", ())):
-            if name in ("kubepods.slice", "kubelet.slice") and (pool == "shared" or name == "kubepods.slice"):
-                message = "the kubelet sets the CPUs of pods: leave it out"
-                reader.refuse(f"cpu.{pool}.slices[{index}]", name, message)
-    if cpu:
-        for key in ("system_reserved_cgroup", "kube_reserved_cgroup"):
-            if kubelet.get(key):
-                message = (
-                    "the kubelet does not take it beside reservedSystemCPUs, which the section cpu sets: leave it out"
-                )
-                reader.refuse(f"kubelet.{key}", kubelet[key], message)
-        for key in AMOUNTS:
-            if "cpu" in (kubelet.get(key) or {}):
-                message = "the reserved CPUs are those of cpu.reserved: leave it out"
-                reader.refuse(f"kubelet.{key}.cpu", str(kubelet[key]["cpu"]), message)
+    _check_cpus(reader, kubelet, values.get("cpu") or {})
     for key in AMOUNTS:
         for name, amount in (kubelet.get(key) or {}).items():
             _check_amount(reader, join(f"kubelet.{key}", name), COUNTED_AS.get(name, name), amount)
-    for key in THRESHOLDS:
-        for signal, text in (kubelet.get(key) or {}).items():
-            if not text.endswith("%"):
-                counted = PIDS if signal in COUNTS else MEMORY
-                _check_amount(reader, join(f"kubelet.{key}", signal), counted, quantity.parse(text))
     for key, default in DEFAULT_TIMES.items():
         if kubelet.get(key) == 0:
             message = f"is the kubelet's word for its default ({default}): write 1s or more, or leave it out"
@@ -115,10 +91,40 @@ def check(reader: Reader, values: t.Mapping[str, t.Any], given: t.Mapping[str, t
     for first, second in cpu_options.forbidden(chosen):
         path = f"kubelet.cpu_manager_policy_options.{second}"
         reader.refuse(path, True, f"cannot be combined with {first} (the kubelet's rule): leave one out")
+    _check_eviction(reader, kubelet, given["kubelet"])
+
+
+def _check_cpus(reader: Reader, kubelet: t.Mapping[str, t.Any], cpu: t.Mapping[str, t.Any]) -> None:
+    """Refuse what the section ``cpu`` and the kubelet would both decide."""
+    if cpu.get("policy") == "static":
+        message = "gives the shared CPUs to workloads of Corral, and the kubelet gives the same ones to pods: leave out cpu.policy"
+        reader.refuse("cpu.policy", "static", message)
+    for pool, of_the_kubelet in (("reserved", ["kubepods.slice"]), ("shared", ["kubepods.slice", "kubelet.slice"])):
+        for index, name in enumerate(cpu.get(pool, {}).get("slices", ())):
+            if name in of_the_kubelet:
+                message = "the kubelet sets the CPUs of pods: leave it out"
+                reader.refuse(f"cpu.{pool}.slices[{index}]", name, message)
+    if not cpu:
+        return
+    for key in ("system_reserved_cgroup", "kube_reserved_cgroup"):
+        if kubelet.get(key):
+            message = "the kubelet does not take it beside reservedSystemCPUs, which the section cpu sets: leave it out"
+            reader.refuse(f"kubelet.{key}", kubelet[key], message)
+    for key in AMOUNTS:
+        if "cpu" in (kubelet.get(key) or {}):
+            message = "the reserved CPUs are those of cpu.reserved: leave it out"
+            reader.refuse(f"kubelet.{key}.cpu", str(kubelet[key]["cpu"]), message)
+
+
+def _check_eviction(reader: Reader, kubelet: t.Mapping[str, t.Any], given: t.Mapping[str, t.Any]) -> None:
+    """Refuse thresholds that can only be a slip, and soft ones without a grace period. ``given`` is the section as it was written."""
+    for key in THRESHOLDS:
+        for signal, text in (kubelet.get(key) or {}).items():
+            if not text.endswith("%"):
+                counted = PIDS if signal in COUNTS else MEMORY
+                _check_amount(reader, join(f"kubelet.{key}", signal), counted, quantity.parse(text))
     soft = kubelet.get("eviction_soft") or {}
-    periods = (
-        (given["kubelet"].get("eviction_soft_grace_period") or {}) if soft else {}
-    )  # as written: wrong ones are refused
+    periods = (given.get("eviction_soft_grace_period") or {}) if soft else {}  # Wrong ones are refused elsewhere.
     for name in soft:
         if isinstance(periods, dict) and name not in periods:
             message = "has no grace period: declare it in kubelet.eviction_soft_grace_period as well"
