@@ -16,8 +16,9 @@ import typing as t
 
 from ..host import kubelet_api, kubelet_node, kubelet_ready, kubelet_state, kubelet_unit
 from ..host.files import Host
-from ..model.kubelet import kubelet_sizing, pod_findings
-from ..model.kubelet.kubelet_config import Config
+from ..model.kubelet import kubelet_drift, kubelet_sizing, pod_findings
+from ..model.kubelet.kubelet_config import Config, effective
+from ..model.kubelet.kubelet_drift import Difference
 from ..model.kubelet.pod_cgroups import Container
 from ..model.plan import make_step
 from ..model.plan.context import Context
@@ -25,6 +26,7 @@ from ..model.plan.plan import CLAIM, DECLARE, START, STOP, Change, Step
 from ..model.values.errors import Problem
 from ..model.values.records import NamedTuple
 from .kubelet_observed import Observation
+from .kubelet_obstacles import acts
 from .kubelet_places import DRAINED, DUE, NAME
 
 HEALTHZ_ADDRESS, HEALTHZ_PORT = "127.0.0.1", 10248
@@ -52,13 +54,6 @@ class RefusedFile(NamedTuple):
     refusal: str
 
 
-class Drain(NamedTuple):
-    """How a change drains the node: the ``hook`` ("none": it does not; None: nothing says how), and whether it continues where that fails."""
-
-    hook: t.Optional[str] = None
-    optional: bool = False
-
-
 class StateFiles(NamedTuple):
     """The state files that would be refused under a configuration; the containers that run, and those with exclusive CPUs or memory.
 
@@ -70,10 +65,46 @@ class StateFiles(NamedTuple):
     assigned: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
 
+
+class Transition(NamedTuple):
+    """How the kubelet gets from the configuration ``now`` to ``then``: the keys that change, and what becomes of the state files.
+
+    ``unfit``: no key changes, but hugepages make a state file unfit. ``hook`` drains the node ("none": nothing does; None: nothing says
+    how); where it ``may_fail`` the change goes on all the same.
+    """
+
+    now: Config
+    then: Config
+    differences: tuple[Difference, ...]
+    after: StateFiles
+    unfit: bool
+    hook: t.Optional[str]
+    may_fail: bool
+
     @property
-    def drains(self) -> bool:
-        """Whether pods could lose what they have."""
-        return bool(self.refused and self.running)
+    def restarts(self) -> bool:
+        """Whether a kubelet that runs is restarted."""
+        return bool(self.differences) or self.unfit
+
+
+def transition(
+    host: Host, seen: Observation, then: Config, hook: t.Optional[str], context: Context, keys: t.Any = None
+) -> Transition:
+    """The transition to a configuration: for the section, its removal and the way back.
+
+    ``keys`` are those that a tick compares, which reads no state files then (None: all).
+    """
+    now = effective(seen.layers, seen.flags)
+    differences = tuple(kubelet_drift.changing(now, then, keys))
+    after = state_under(host, seen, then, context) if keys is None else StateFiles()
+    unfit = False
+    if after.refused and not differences:
+        as_it_is = seen._replace(machine=seen.machine._replace(numa=kubelet_state.totals(context.topology)))
+        before = {one.path for one in state_under(host, as_it_is, now, context).refused}
+        unfit = any(one.path not in before for one in after.refused)
+    if context.goes_back:  # What is not confirmed may have cut the node off from what drains it.
+        return Transition(now, then, differences, after, unfit, hook or "none", may_fail=True)
+    return Transition(now, then, differences, after, unfit, hook, may_fail=False)
 
 
 def state_under(host: Host, seen: Observation, config: Config, context: Context) -> StateFiles:
@@ -97,23 +128,14 @@ def state_under(host: Host, seen: Observation, config: Config, context: Context)
     return StateFiles(tuple(found), running, tuple(sorted(names[pod] for pod in assigned if pod in names)), absent)
 
 
-def is_made_unfit(host: Host, seen: Observation, config: Config, after: StateFiles, context: Context) -> bool:
-    """Whether the kubelet would start now with a state file, and would not once the machine has the hugepages that are declared."""
-    if not after.refused:
-        return False
-    as_it_is = seen._replace(machine=seen.machine._replace(numa=kubelet_state.totals(context.topology)))
-    before = {one.path for one in state_under(host, as_it_is, config, context).refused}
-    return any(one.path not in before for one in after.refused)
-
-
 def text_of(host: Host, path: str) -> str:
     """A file's text, bytes that are no UTF-8 kept as they are."""
     return (host.read_bytes(path) or b"").decode("utf-8", "surrogateescape")
 
 
-def problems(state: StateFiles, drain: Drain, way_out: str = WAY_OUT) -> list[Problem]:
+def problems(state: StateFiles, hook: t.Optional[str], way_out: str = WAY_OUT) -> list[Problem]:
     """A change that would take CPUs or memory away from pods, without a word about that."""
-    if not (state.refused and state.assigned) or drain.hook is not None:
+    if not (state.refused and state.assigned) or hook is not None:
         return []
     pods = ", ".join(state.assigned[:NAMED]) + (" …" if len(state.assigned) > NAMED else "")
     files = " and ".join(one.path for one in state.refused)
@@ -171,23 +193,31 @@ def readiness(host: Host, seen: Observation) -> tuple[list[Step], list[str]]:
 
 
 def restart(
-    seen: Observation, state: StateFiles, config: Config, drain: Drain, now: float, ready: t.Sequence[Step] = ()
-) -> list[Step]:
-    """The steps around the write of a configuration. A kubelet that does not run is not started: it reads it when it starts."""
+    host: Host, seen: Observation, move: Transition, context: Context, refusals: t.Sequence[Problem]
+) -> tuple[list[Step], list[str]]:
+    """The steps around the write of a configuration, and what is not checked after them.
+
+    A kubelet that does not run is not started: it reads the configuration when it starts. Only a run that takes the steps asks the API
+    server whether the node is Ready, and none that goes back.
+    """
+    state = move.after
     if not stops(seen):
-        return aside(state, now)
-    hook = drain.hook if drain.hook not in (None, "none") and state.drains else None
+        return aside(state, context.now), []
+    asks = acts(seen, context) and not refusals and not context.goes_back
+    ready, unasked = readiness(host, seen) if asks else ([], [])
+    loses = state.refused and state.running  # Pods could lose what they have.
+    hook = move.hook if move.hook != "none" and loses else None
     steps = [make_step.file(DUE, "", CLAIM, -20)]
     if hook:
-        steps.append(make_step.hook(hook, "drain", CLAIM, -10)._replace(optional=drain.optional))
+        steps.append(make_step.hook(hook, "drain", CLAIM, -10)._replace(optional=move.may_fail))
     # What the new kubelet makes is of the new configuration: an undo removes it, for the one before would refuse it.
     made = [make_step.file(path, None, STOP, 70 + order) for order, path in enumerate(state.absent)]
-    steps += [make_step.unit(kubelet_unit.UNIT, "stop", STOP, 50), *aside(state, now), *made]
+    steps += [make_step.unit(kubelet_unit.UNIT, "stop", STOP, 50), *aside(state, context.now), *made]
     steps.append(make_step.unit(kubelet_unit.UNIT, "start", START, 50))
-    address = health_address(config)
+    address = health_address(move.then)
     if address:
         steps.append(make_step.health(kubelet_unit.UNIT, address, START, 60))
-    return [*steps, *ready, *finish(hook or seen.drained[0])]
+    return [*steps, *ready, *finish(hook or seen.drained[0])], unasked
 
 
 def finish(hook: str) -> list[Step]:
@@ -228,11 +258,11 @@ def health_address(config: Config) -> str:
     return f"{kubelet_api.ANY.get(address, address)}:{number}"
 
 
-def sizing_notes(host: Host, now: Config, then: Config, seen: Observation) -> list[str]:
+def sizing_notes(host: Host, move: Transition, seen: Observation) -> list[str]:
     """What pods may have afterwards, where that changes; and reserves that are in use already."""
-    before, after = (kubelet_sizing.sizing(config, seen.machine) for config in (now, then))
+    before, after = (kubelet_sizing.sizing(config, seen.machine) for config in (move.now, move.then))
     changed = [
         f"allocatable {new.resource} of the kubelet: {new.about(old.allocatable)} -> {new.about(new.allocatable)} (of {new.about(new.capacity)})"
         for old, new in kubelet_sizing.compared(before, after)
     ]
-    return [*changed, *kubelet_sizing.exceeded(then, kubelet_node.used_beside_pods(host))]
+    return [*changed, *kubelet_sizing.exceeded(move.then, kubelet_node.used_beside_pods(host))]

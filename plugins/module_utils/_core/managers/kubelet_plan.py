@@ -14,7 +14,6 @@ from ..host.files import Host
 from ..model.kubelet import kubelet_config, kubelet_drift, kubelet_rules, kubelet_wanted
 from ..model.kubelet.config_text import NotEditable
 from ..model.kubelet.kubelet_config import DEFAULT, Config, effective
-from ..model.kubelet.kubelet_drift import Difference
 from ..model.kubelet.kubelet_wanted import Wanted
 from ..model.plan.context import Context
 from ..model.plan.plan import Change, Part, Step
@@ -22,7 +21,7 @@ from ..model.profile.profile_kubelet import Kubelet
 from ..model.profile.schema_types import CORRAL_SLICE
 from ..model.values.errors import Problem
 from . import kubelet_change, kubelet_observed
-from .kubelet_change import Drain, StateFiles
+from .kubelet_change import Transition
 from .kubelet_items import file_item, older_than_files, overridden_item, state_item
 from .kubelet_observed import Observation
 from .kubelet_obstacles import (
@@ -53,11 +52,10 @@ def plan_beside(host: Host, context: Context) -> Part:
     seen = kubelet_observed.observe(host, context)
     if seen.missing or (seen.process is None and not kubelet_unit.is_installed(host)):
         return Part((), frozenset())
-    now = effective(seen.layers, seen.flags)
-    after = kubelet_change.state_under(host, seen, now, context)
+    move = kubelet_change.transition(host, seen, effective(seen.layers, seen.flags), None, context)
     notes = []
-    if kubelet_change.is_made_unfit(host, seen, now, after, context):
-        files = " and ".join(one.path for one in after.refused)
+    if move.unfit:
+        files = " and ".join(one.path for one in move.after.refused)
         notes.append(
             f"the kubelet would not start again with {files} once hugepages have changed: declare the section kubelet, with which a "
             "rollout sets that aside and restarts it, or do both by hand"
@@ -77,58 +75,66 @@ def without(host: Host, seen: Observation, kubelet: Kubelet, context: Context) -
 def decide(host: Host, seen: Observation, kubelet: Kubelet, context: Context) -> Part:
     """The changes that make the configuration as wanted."""
     owned = frozenset({f"file:{seen.dropin}"}) if seen.dropin else frozenset()
-    found = tuple(obstacles(seen))
-    if found:
-        return refused(found, "configuration", seen.own, owned)
-    knows = acts(seen, context)
-    now = effective(seen.layers, seen.flags)
     try:
-        wanted, then = wanted_of(seen, kubelet)
-        if knows and (any(kubelet_wanted.versioned(wanted.data)) or write_steps(seen, then)):
-            seen = kubelet_observed.with_version(host, seen)  # It is a process, which a node in sync does without.
-            found = tuple(wrong_version(seen))
-            if not found:
-                wanted, then = wanted_of(seen, kubelet)
-                found = tuple(stopped_for_good(host, seen)) if write_steps(seen, then) else ()
-            if found:
-                return refused(found, "configuration", seen.own, owned)
+        found = tuple(obstacles(seen))
+        if not found:
+            seen, wanted, then, found = aimed(host, seen, kubelet, context)
     except NotEditable as error:
         message = f"its keys cannot be changed one by one ({error}): write it as YAML, or give the kubelet --config-dir"
         return refused((Problem(seen.own, None, message),), seen.own, seen.own, owned)
-    machine = kubelet_observed.with_groups(host, seen.machine, now, then.config)
-    before = {problem.line() for problem in kubelet_rules.problems(now, machine, ())}
-    contradictions = kubelet_rules.problems(then.config, machine, wanted.data)
-    others = [one.line() for one in contradictions if one.line() in before]
-    refusals = [*wanted.problems, *(one for one in contradictions if one.line() not in before)]
-    differences = kubelet_drift.changing(now, then.config, None if knows else known_keys(seen, wanted))
-    after = kubelet_change.state_under(host, seen, then.config, context) if knows else StateFiles()
-    starts = bool(differences)
-    if seen.process and not starts and kubelet_change.is_made_unfit(host, seen, now, after, context):
-        starts = True
-        refusals += stopped_for_good(host, seen)
-    drain = Drain(kubelet.drain)
-    back = (starts or bool(after.refused)) and context.goes_back
-    if back:
-        drain = Drain(kubelet.drain or hook_left(host, seen) or "none", optional=True)
-    refusals += kubelet_change.problems(after, drain) if starts or not seen.process else []
+    if found:
+        return refused(found, "configuration", seen.own, owned)
+    knows = acts(seen, context)
+    hook = kubelet.drain or (hook_left(host, seen) if context.goes_back else None)
+    keys = None if knows else known_keys(seen, wanted)
+    move = kubelet_change.transition(host, seen, then.config, hook, context, keys)
+    standing, refusals = contradictions(host, seen, wanted, move)
+    refusals += stopped_for_good(host, seen) if move.unfit else []
+    refusals += kubelet_change.problems(move.after, move.hook) if move.restarts or not seen.process else []
     overridden = kubelet_drift.overridden(then.config, wanted.data, seen.layers, seen.own)
     refusals += [gates_problem(host, one) for one in overridden if one.key == kubelet_wanted.GATES]
-    asks = starts and knows and not refusals and not back
-    ready, unasked = kubelet_change.readiness(host, seen) if asks else ([], [])
+    steps, unasked = kubelet_change.restart(host, seen, move, context, refusals) if move.restarts else ([], [])
     why = "; ".join(problem.line() for problem in refusals)
     if not (knows or why):  # A tick without a difference reads no files of the unit.
-        why = no_restart(host, seen) if differences else NO_RESTART
-    changes = changes_of(seen, then, differences, starts, after, ready, drain, context, why)
+        why = no_restart(host, seen) if move.differences else NO_RESTART
+    changes = changes_of(seen, then, move, steps, context, why)
     changes += [overridden_item(host, one) for one in overridden]
-    changes += (
-        [] if starts else older_than_files(host, seen, context.topology, bounds=context.declared_pools is not None)
-    )
-    notes = [f"the kubelet: {line}" for line in (*others, *kubelet_config.unknown_keys(seen.layers))]
+    if not move.restarts:
+        changes += older_than_files(host, seen, context.topology, bounds=context.declared_pools is not None)
+    notes = [f"the kubelet: {line}" for line in (*standing, *kubelet_config.unknown_keys(seen.layers))]
     notes += unasked
-    notes += kubelet_change.sizing_notes(host, now, then.config, seen) if context.fresh else []
-    notes += kubelet_change.standing_notes(seen, after, context) if context.fresh and not starts else []
+    if context.fresh:
+        notes += kubelet_change.sizing_notes(host, move, seen)
+        notes += [] if move.restarts else kubelet_change.standing_notes(seen, move.after, context)
     notes += shared_with_pods(then.config, context)
     return Part(tuple(changes), owned, problems=tuple(refusals), notes=tuple(notes))
+
+
+def aimed(
+    host: Host, seen: Observation, kubelet: Kubelet, context: Context
+) -> tuple[Observation, Wanted, Target, tuple[Problem, ...]]:
+    """What is wanted of the kubelet that is installed, and what stands against any of it. Raises NotEditable.
+
+    The version is asked by a process, which a node in sync does without.
+    """
+    wanted, then = wanted_of(seen, kubelet)
+    if not acts(seen, context) or not (any(kubelet_wanted.versioned(wanted.data)) or write_steps(seen, then)):
+        return seen, wanted, then, ()
+    seen = kubelet_observed.with_version(host, seen)
+    found = tuple(wrong_version(seen))
+    if not found:
+        wanted, then = wanted_of(seen, kubelet)
+        found = tuple(stopped_for_good(host, seen)) if write_steps(seen, then) else ()
+    return seen, wanted, then, found
+
+
+def contradictions(host: Host, seen: Observation, wanted: Wanted, move: Transition) -> tuple[list[str], list[Problem]]:
+    """What others configured wrongly before, and what the wanted configuration would be refused for."""
+    machine = kubelet_observed.with_groups(host, seen.machine, move.now, move.then)
+    before = {problem.line() for problem in kubelet_rules.problems(move.now, machine, ())}
+    found = kubelet_rules.problems(move.then, machine, wanted.data)
+    standing = [one.line() for one in found if one.line() in before]
+    return standing, [*wanted.problems, *(one for one in found if one.line() not in before)]
 
 
 def known_keys(seen: Observation, wanted: Wanted) -> frozenset[str]:
@@ -153,38 +159,29 @@ def shared_with_pods(config: Config, context: Context) -> list[str]:
 
 
 def changes_of(
-    seen: Observation,
-    then: Target,
-    differences: t.Sequence[Difference],
-    starts: bool,
-    after: StateFiles,
-    ready: t.Sequence[Step],
-    drain: Drain,
-    context: Context,
-    why: str,
+    seen: Observation, then: Target, move: Transition, restart: t.Sequence[Step], context: Context, why: str
 ) -> list[Change]:
     """The items of keys that differ, with the steps of all of them where this run may and can take them.
 
-    ``starts`` is whether the kubelet restarts, because of these keys or of a state file that does not fit any more; ``why`` says why
-    this run takes no step ("": it does).
+    ``restart`` are the steps around the writes; ``why`` says why this run takes no step ("": it does).
     """
     write = write_steps(seen, then)
-    steps = [*kubelet_change.restart(seen, after, then.config, drain, context.now, ready), *write] if starts else []
+    steps = [*restart, *write] if move.restarts else []
     disruption: t.Any = "service restart" if kubelet_change.stops(seen) else "none"
     when: t.Any = "now" if kubelet_change.stops(seen) else "next start"
     found = []
     if write and not why:
-        found.append(file_item(seen, then, write if not starts else steps, when, disruption if starts else "none"))
-    for one in differences:
+        found.append(file_item(seen, then, steps or write, when, disruption if steps else "none"))
+    for one in move.differences:
         reason = f"set by {one.origin}" if one.origin != DEFAULT else "the kubelet's default"
         found.append(
             Change(NAME, one.key, "value", one.actual, one.wanted, f"{reason}; {why}" if why else reason,
                    seen.own if one.origin == DEFAULT else one.origin.partition(" ")[0], () if why else tuple(steps),
                    when=when, disruption=disruption)
         )  # fmt: skip
-    if not why:
-        found += [state_item(one, steps or kubelet_change.aside(after, context.now), disruption, when) for one in after.refused
-                  if starts or not seen.process]  # fmt: skip
-    if not starts or not acts(seen, context):
+    if not why and (move.restarts or not seen.process):
+        steps = steps or kubelet_change.aside(move.after, context.now)
+        found += [state_item(one, steps, disruption, when) for one in move.after.refused]
+    if not move.restarts or not acts(seen, context):
         found += kubelet_change.unfinished(seen, by_tick=context.run == "boot" or not acts(seen, context))
     return found

@@ -12,129 +12,115 @@ import typing as t
 from ..host import kubelet_unit, state
 from ..host.discovery import sysfs
 from ..host.files import Host
-from ..model.kubelet import config_text, kubelet_drift
 from ..model.kubelet.config_text import NotEditable
-from ..model.kubelet.kubelet_config import effective
+from ..model.kubelet.kubelet_config import Layer, effective
 from ..model.plan import make_step, undo
 from ..model.plan.context import Context
 from ..model.plan.plan import FILES, Change, Part, Step
-from ..model.values.errors import CorralError, Problem, refusal
+from ..model.values.errors import CorralError, Problem
 from . import kubelet_change, kubelet_observed
-from .kubelet_change import Drain, StateFiles
+from .kubelet_change import StateFiles, Transition
 from .kubelet_observed import Observation
 from .kubelet_obstacles import NO_RESTART, acts, refused
 from .kubelet_places import DUE, KEPT, NAME
-from .kubelet_target import load, moved_away
+from .kubelet_target import layers_below_dropin, load, moved_away
 
 
 def plan_without(host: Host, context: Context) -> Part:
-    """The part of a profile without the section, on a node where Corral configured the kubelet before."""
-    return leaving(host, kubelet_observed.observe(host, context), context)
+    """The part of a profile without the section, on a node where Corral configured the kubelet before.
+
+    What Corral changed goes back: the drop-in by its original, lines of others' files here; the kubelet reads that at a restart. A tick
+    names what is left, and keeps the originals for the run that does it.
+    """
+    seen = kubelet_observed.observe(host, context)
+    changes, problems = way_back(host, seen, context)
+    if problems and not changes:
+        return refused(tuple(problems), seen.kept.file, seen.kept.file, held(host))
+    if acts(seen, context) and not problems:
+        return Part(tuple(changes), frozenset())
+    why = "; ".join(problem.line() for problem in problems) or NO_RESTART
+    kept = [one._replace(steps=(), reason=f"{one.reason}; {why}") for one in changes]
+    kept += [] if problems else kubelet_change.unfinished(seen, by_tick=True)
+    return Part(tuple(kept), held(host), problems=tuple(problems))
 
 
 def removal(host: Host, *, pools_stay: bool, goes_back: bool) -> list[Change]:
     """The changes by which the kubelet goes back to what others configure; ``pools_stay``: hugepages do not."""
     context = kubelet_observed.without_profile(host, sysfs.discover(host, with_devices=False))
     context = context._replace(goes_back=goes_back)
-    seen = kubelet_observed.observe(host, context, pools_stay=pools_stay)
-    try:
-        changes, problems = back_changes(host, seen, context)
-    except NotEditable as error:
-        raise refusal(cannot_go_back(error), path=seen.kept.file) from None
+    changes, problems = way_back(host, kubelet_observed.observe(host, context, pools_stay=pools_stay), context)
     if problems:
         raise CorralError(*problems)
     return changes
 
 
-def leaving(host: Host, seen: Observation, context: Context) -> Part:
-    """What Corral changed goes back: the drop-in by its original, lines of others' files here; the kubelet reads that at a restart.
-
-    A tick names what is left, and keeps the originals for the run that does it.
-    """
+def way_back(host: Host, seen: Observation, context: Context) -> tuple[list[Change], list[Problem]]:
+    """The changes that take Corral's keys out of the configuration, and what stands against them."""
     try:
-        changes, problems = back_changes(host, seen, context)
+        return (left_behind(host, seen), []) if seen.missing else back_changes(host, seen, context)
     except NotEditable as error:
-        problem = Problem(seen.kept.file, None, cannot_go_back(error))
-        return refused((problem,), seen.kept.file, seen.kept.file, held(host))
-    if problems:
-        why = "; ".join(problem.line() for problem in problems)
-        kept = [one._replace(steps=(), reason=f"{one.reason}; {why}") for one in changes]
-        return Part(tuple(kept), held(host), problems=tuple(problems))
-    if acts(seen, context):
-        return Part(tuple(changes), frozenset())
-    kept = [one._replace(steps=(), reason=f"{one.reason}; {NO_RESTART}") for one in changes]
-    return Part((*kept, *kubelet_change.unfinished(seen, by_tick=True)), held(host))
+        message = (
+            f"the lines that Corral changed there cannot be restored ({error}): correct the file; or edit it as you want it, and "
+            f"delete {KEPT}, which has the original lines"
+        )
+        return [], [Problem(seen.kept.file, None, message)]
 
 
-def cannot_go_back(error: NotEditable) -> str:
-    """Why the lines of a file of others do not come back, and the way out."""
-    return (
-        f"the lines that Corral changed there cannot be restored ({error}): correct the file; or edit it as you want it, and delete {KEPT}, "
-        "which has the original lines"
-    )
+def left_behind(host: Host, seen: Observation) -> list[Change]:
+    """What Corral has kept of a kubelet that is gone. Raises NotEditable."""
+    steps = moved_away(seen) if seen.kept.file else []
+    left = (DUE,) if steps else (KEPT, DUE)
+    steps += [make_step.file(path, None, FILES) for path in left if host.exists(path)]
+    return [Change(NAME, "kubelet", "state", "kept", "absent", seen.missing, KEPT, tuple(steps))] if steps else []
 
 
 def back_changes(host: Host, seen: Observation, context: Context) -> tuple[list[Change], list[Problem]]:
-    """The changes that take Corral's keys out of the configuration, and what stands against them.
-
-    Raises NotEditable.
-    """
-    if seen.missing:
-        gone = moved_away(seen) if seen.kept.file else []
-        left = (DUE,) if gone else (KEPT, DUE)
-        gone += [make_step.file(path, None, FILES) for path in left if host.exists(path)]
-        found = [Change(NAME, "kubelet", "state", "kept", "absent", seen.missing, KEPT, tuple(gone))] if gone else []
-        return found, []
-    layers, steps = [], moved_away(seen) if seen.kept.file else list[Step]()
-    originals = {record.before.target: record.before for record in state.records(host)[0] if record.manager == NAME}
-    for layer in seen.layers:
-        if layer.origin in originals:
-            before = originals[layer.origin].value
-            layers += [layer._replace(data=load(before, layer.origin))] if before is not None else []
-        elif layer.origin == seen.kept.file:
-            layers.append(
-                layer._replace(
-                    data=load(config_text.changed(seen.texts[layer.origin] or "", seen.kept.lines), layer.origin)
-                )
-            )
-        else:
-            layers.append(layer)
-    now, then = effective(seen.layers, seen.flags), effective(layers, seen.flags)
-    differences = kubelet_drift.changing(now, then)
-    after = kubelet_change.state_under(host, seen, then, context)
-    unfit = kubelet_change.is_made_unfit(host, seen, now, after, context)
-    starts = bool(differences) or unfit
-    stays = why_not_stopped(host, seen) if starts else ""
-    problems: list[Problem] = []
-    back = starts and context.goes_back
-    if stays and stays == damage(seen) and acts(seen, context) and not back:
-        problems = [Problem("kubelet", None, f"{stays}: the running kubelet could not be started again")]
-    if starts and not stays:
-        drain = Drain(hook_left(host, seen)) if after.refused else Drain()
-        if after.refused and back:
-            drain = Drain(drain.hook or "none", optional=True)
-        # A kubelet that was removed gives these CPUs to no other pod.
-        if acts(seen, context) and (seen.process is not None or kubelet_unit.is_installed(host)):
-            problems = kubelet_change.problems(after, drain, kubelet_change.WAY_OUT_OF_LEAVING)
-        asks = acts(seen, context) and not problems and not back
-        ready, dummy = kubelet_change.readiness(host, seen) if asks else ([], [])
-        steps += kubelet_change.restart(seen, after, then, drain, context.now, ready)
+    """As way_back(). Raises NotEditable."""
+    originals = [record.before for record in state.records(host)[0] if record.manager == NAME]
+    then = effective(layers_of_others(seen, originals), seen.flags)
+    move = kubelet_change.transition(host, seen, then, hook_left(host, seen), context)
+    stays = why_not_stopped(host, seen) if move.restarts else ""
+    problems = against(host, seen, move, stays, context)
+    steps = moved_away(seen) if seen.kept.file else list[Step]()
+    if move.restarts and not stays:
+        steps += kubelet_change.restart(host, seen, move, context, problems)[0]
     elif (seen.due or seen.drained[0]) and context.run != "boot":
         steps += kubelet_change.finish(seen.drained[0])
     if stays and not steps:  # A drop-in goes back by its original: with that step the item is one of the run.
-        steps = [step for before in originals.values() for step in undo.restore_recorded(before, "")]
+        steps = [step for before in originals for step in undo.restore_recorded(before, "")]
     if not steps:
         return [], []
-    shown = ", ".join(one.key for one in differences) or ("other hugepages" if unfit else "as Corral left it")
+    changed = [one.key for one in move.differences] or ["other hugepages" if move.unfit else "as Corral left it"]
+    reason = "no longer declared"
+    if stays:
+        reason += f"; the running kubelet keeps the configuration that it read: {stays}{way_to_start(move.after)}"
     stops = kubelet_change.stops(seen) and not stays
-    reason = "no longer declared" + (
-        f"; the running kubelet keeps the configuration that it read: {stays}{way_to_start(after)}" if stays else ""
-    )
     change = Change(
-        NAME, kubelet_unit.UNIT, "configuration", shown, "as others configure it", reason, seen.own, tuple(steps),
+        NAME, kubelet_unit.UNIT, "configuration", ", ".join(changed), "as others configure it", reason, seen.own, tuple(steps),
         when="now" if stops else "next start", disruption="service restart" if stops else "none",
     )  # fmt: skip
     return [change], problems
+
+
+def layers_of_others(seen: Observation, originals: t.Sequence[undo.Original]) -> list[Layer]:
+    """The files without what Corral wrote: its drop-in by the original, lines of others' files as they were. Raises NotEditable."""
+    before = {one.target: one.value for one in originals}
+    files = [one for one in layers_below_dropin(seen) if before.get(one.origin, "") is not None]
+    return [
+        one._replace(data=load(before[one.origin] or "", one.origin)) if one.origin in before else one for one in files
+    ]
+
+
+def against(host: Host, seen: Observation, move: Transition, stays: str, context: Context) -> list[Problem]:
+    """What stands against the restart by which the kubelet goes back; ``stays`` is why it is not stopped."""
+    if not move.restarts or not acts(seen, context):
+        return []
+    if stays:
+        is_lost = stays == damage(seen) and not context.goes_back
+        return [Problem("kubelet", None, f"{stays}: the running kubelet could not be started again")] if is_lost else []
+    if seen.process is None and not kubelet_unit.is_installed(host):
+        return []  # A kubelet that was removed gives these CPUs to no other pod.
+    return kubelet_change.problems(move.after, move.hook, kubelet_change.WAY_OUT_OF_LEAVING)
 
 
 def way_to_start(after: StateFiles) -> str:
