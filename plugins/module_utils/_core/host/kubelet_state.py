@@ -11,7 +11,7 @@ import typing as t
 
 from ..model.cpu import allocation
 from ..model.cpu.cpu_options import NAMES, Options
-from ..model.kubelet import config_values, pod_findings, start_checks, state_files
+from ..model.kubelet import config_values, start_checks, state_files
 from ..model.kubelet.go_values import GoError
 from ..model.kubelet.kubelet_config import Config, effective, flag_layers
 from ..model.kubelet.start_checks import Amounts, CpuSettings
@@ -23,9 +23,6 @@ from ..model.values.records import NamedTuple
 from ..model.values.sizes import page_text
 from . import kubelet_node, kubelet_unit
 from .files import Host
-
-if t.TYPE_CHECKING:
-    from ..model.status.conflicts import Kubelet
 
 GATE = "PodLevelResourceManagers"
 
@@ -48,33 +45,6 @@ class File(NamedTuple):
 def cpu_file(root_dir: str) -> str:
     """The state file of the CPU manager."""
     return f"{root_dir}/{CPU.file}"
-
-
-def given_to_pods(host: Host, root_dir: str, *, exclusively: bool = False) -> t.Optional[frozenset[int]]:
-    """The CPUs that a running kubelet with the policy static gives to pods, by its own file; None where that does not say.
-
-    ``exclusively``: those that it gave to single pods alone.
-    """
-    text = host.read(cpu_file(root_dir))
-    if not text:
-        return None
-    try:
-        found = state_files.restore_cpus(text, "static", pod_level=True)
-    except StateRefused:
-        return None
-    return (frozenset() if exclusively else found.default).union(*pod_findings.exclusive_of(found).values())
-
-
-def pods_own(host: Host, config: Kubelet) -> frozenset[int]:
-    """The CPUs of pods by a kubelet's own file that it could not reserve as well: those of single pods, with strict-cpu-reservation all."""
-    root = kubelet_node.files(host, kubelet_node.of_unit(host)).root_dir
-    shares = not (config.policy == "static" and config.strict)
-    return given_to_pods(host, root, exclusively=shares) or frozenset()
-
-
-def reserved_for_pods(host: Host, config: Kubelet) -> frozenset[int]:
-    """The CPUs that a kubelet reserves by its files, and that its own file has for pods: it began with other files."""
-    return config.reserved & pods_own(host, config) if config.reserved else frozenset()
 
 
 def way_to_read(host: Host, newer: t.Iterable[str], topology: Topology) -> str:

@@ -15,6 +15,7 @@ import typing as t
 
 from ..host import state
 from ..host.files import Host
+from ..host.kubelet_unit import UNIT
 from ..model.plan.context import Context
 from ..model.plan.plan import Change, Part
 from ..model.profile.profile import Profile
@@ -39,6 +40,24 @@ def plan(host: Host, context: Context) -> Part:
     from . import kubelet_plan
 
     return kubelet_plan.plan_beside(host, context)
+
+
+def reserves_pools(part: Part, context: Context) -> bool:
+    """Whether the kubelet reserves what the pools need once this part is executed, or others than Corral have the say in that.
+
+    It does not where a flag wins, say, or something stands against changing this kubelet, or it runs with files that it has not read.
+    """
+    if context.profile.kubelet is None and not part.owned:
+        return True  # What an earlier profile configured goes back to what others do.
+    from ..model.kubelet.kubelet_wanted import RESERVED_CPUS
+    from ..model.kubelet.state_files import CPU
+
+    reserves = [one for one in part.changes if one.subject == RESERVED_CPUS]
+    steps = [step for change in part.changes for step in change.steps]
+    starts = any(one.target == UNIT and one.value == "start" for one in steps)
+    # A kubelet that is stopped starts without the state file that this run sets aside.
+    aside = any(one.target.endswith(f"/{CPU.file}") and one.value is None for one in steps)
+    return all(one.steps for one in reserves) and bool(reserves or starts or aside)
 
 
 def with_pools(part: Part, context: Context) -> Part:

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import kubelet_node, kubelet_state, kubelet_unit, other_agents
+from ..host import kubelet_cpus, kubelet_node, kubelet_state, kubelet_unit
 from ..host.files import Host
 from ..model.kubelet import config_text
 from ..model.kubelet.kubelet_config import DEFAULT
 from ..model.kubelet.kubelet_drift import Difference
+from ..model.plan.context import Context
 from ..model.plan.plan import UNCHANGEABLE, Change, Step
 from ..model.systemd.unit_file import settings
-from ..model.topology.topology import Topology
-from ..model.values import cpuset
 from . import kubelet_change
 from .kubelet_observed import Observation
 from .kubelet_places import DROPIN, NAME
@@ -63,29 +62,27 @@ def overridden_item(host: Host, one: Difference) -> Change:
     return Change(NAME, one.key, "value", one.actual, one.wanted, reason, one.origin, (), UNCHANGEABLE)
 
 
-def older_than_files(host: Host, seen: Observation, topology: Topology, *, bounds: bool) -> list[Change]:
+def older_than_files(host: Host, seen: Observation, context: Context) -> list[Change]:
     """The item of a kubelet that has not read its files: it began before they were changed, and nothing else restarts it.
 
-    ``bounds``: the pools keep to what it reserves, so that a state file which does not fit its files counts as well, also of a kubelet
-    that does not run: it would not start.
+    Where the pools keep to what it reserves, a state file that does not fit its files counts as well, also of a kubelet that does not
+    run: it would not start.
     """
-    newer = changed = kubelet_node.newer_files(host, seen.process, seen.places, seen.layers)
-    actual, wanted = f"changed since: {', '.join(newer)}", "read by the kubelet"
-    theirs = kubelet_state.reserved_for_pods(host, other_agents.configured_kubelet(host)) if bounds else None
-    if theirs:
-        file = kubelet_state.cpu_file(seen.places.root_dir)
-        if not newer:
-            actual, wanted = f"{file} has CPUs {cpuset.format(theirs)} for pods", "reserved"
-        newer = newer or [file]
-    if not newer:
-        return []
-    way = kubelet_state.way_to_read(host, changed, topology)
+    newer = kubelet_node.newer_files(host, seen.process, seen.places, seen.layers)
+    if newer:
+        actual, wanted, file = f"changed since: {', '.join(newer)}", "read by the kubelet", newer[0]
+    else:
+        found = kubelet_cpus.bound(host) if context.declared_pools is not None else None
+        if found is None or not found.doubt:
+            return []
+        actual, wanted, file = found.doubt, "reserved", found.file
+    way = kubelet_state.way_to_read(host, newer, context.topology)
     began = (
         f"the running kubelet (process {seen.process.pid}) began before this change"
         if seen.process
         else "the kubelet does not start with that"
     )
     return [
-        Change(NAME, kubelet_unit.UNIT, "files", actual, wanted, f"{began}: {way}", newer[0], (), UNCHANGEABLE, "next start",
+        Change(NAME, kubelet_unit.UNIT, "files", actual, wanted, f"{began}: {way}", file, (), UNCHANGEABLE, "next start",
                "service restart")
     ]  # fmt: skip

@@ -100,7 +100,7 @@ def decide(host: Host, seen: Observation, kubelet: Kubelet, context: Context) ->
     changes = changes_of(seen, then, move, steps, context, why)
     changes += [overridden_item(host, one) for one in overridden]
     if not move.restarts:
-        changes += older_than_files(host, seen, context.topology, bounds=context.declared_pools is not None)
+        changes += older_than_files(host, seen, context)
     notes = [f"the kubelet: {line}" for line in (*standing, *kubelet_config.unknown_keys(seen.layers))]
     notes += unasked
     if context.fresh:

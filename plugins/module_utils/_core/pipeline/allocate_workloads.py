@@ -455,42 +455,24 @@ def taken_by_others(host: Host, declared: Profile) -> tuple[frozenset[int], froz
 def beside_kubelet(host: Host, inputs: AllocationInput, granted: t.Iterable[Grant]) -> AllocationInput:
     """The machine with the CPUs that a kubelet on it leaves to others: only reserved CPUs on which no pod may run.
 
-    That follows from its configuration, whether it runs at the moment or not, and from its state file: a file of the configuration that
-    is gone, or came with its earlier time, tells of no change that the kubelet has not read. While neither can be read, the CPUs that are
-    ``granted`` are the only ones of which it was known.
+    While nothing says which those are, the CPUs that are ``granted`` are the only ones of which it was known.
     """
     service = other_gc.kubelet(host)
     if service is None:
         return inputs
-    from ..host import other_agents
+    inputs = inputs._replace(kubelet=service, not_kubelets=cpuset.EMPTY)
+    from ..host import kubelet_cpus, kubelet_state
     from ..host.kubelet_unit import UNIT
 
     if service != UNIT:  # One within another program, which has configuration of its own.
-        return inputs._replace(kubelet=service, not_kubelets=cpuset.EMPTY)
-    config = other_agents.configured_kubelet(host)
-    kept = cpuset.EMPTY.union(*(grant.cpus for grant in granted))
-    if config.unread:
-        return inputs._replace(kubelet=service, kubelet_unread=config.unread, not_kubelets=kept)
-    keeps_off = config.reserved if config.policy == "static" and config.strict else cpuset.EMPTY
-    said = ""
-    if keeps_off:
-        from ..host import kubelet_node, kubelet_state
-
-        root = kubelet_node.files(host, kubelet_node.of_unit(host)).root_dir
-        theirs, file = kubelet_state.given_to_pods(host, root), kubelet_state.cpu_file(root)
-        if config.newer:
-            said = f"{config.newer[0]} was changed after the running kubelet began"
-        elif theirs is None and host.exists(file):
-            said = f"{file} does not say which CPUs it gives to pods"
-        elif theirs and theirs & keeps_off:
-            said = f"{file} has CPUs {cpuset.format(theirs & keeps_off)} for pods"
-        if theirs is None and said:
-            keeps_off = kept
-        keeps_off -= theirs or cpuset.EMPTY
-    if said:
-        said += f": {kubelet_state.way_to_read(host, config.newer, inputs.topology)}"
-        return inputs._replace(kubelet=service, kubelet_newer=said, not_kubelets=keeps_off)
-    return inputs._replace(kubelet=service, not_kubelets=keeps_off)
+        return inputs
+    found = kubelet_cpus.bound(host)
+    if not (found.unread or found.is_strict):
+        return inputs
+    is_unknown = found.unread or (found.doubt and found.pods is None)
+    cpus = cpuset.EMPTY.union(*(grant.cpus for grant in granted)) if is_unknown else found.reserved
+    said = f"{found.doubt}: {kubelet_state.way_to_read(host, found.newer, inputs.topology)}" if found.doubt else ""
+    return inputs._replace(not_kubelets=cpus, kubelet_unread=found.unread, kubelet_newer=said)
 
 
 # The checkpoint

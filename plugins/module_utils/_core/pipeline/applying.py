@@ -62,10 +62,7 @@ def declare(
 def refresh(host: Host, context: Context) -> Context:
     """The context for the observation after an apply, with what the kernel gave and what workloads were granted."""
     if context.workloads is not None:
-        keeps_kubelet = context.declared_pools is not None
-        again = planning.compile_profile(
-            host, context.declared, context.run, topology=context.topology, keeps_kubelet=keeps_kubelet
-        )
+        again = planning.compile_profile(host, context.declared, context.run, topology=context.topology)
         context = again._replace(origins=context.origins)
     run: Run = "tick" if context.run == "timer" else context.run
     back = declared_profile.goes_back_to(host, context.declared)

@@ -28,13 +28,15 @@ from ..model.values.errors import CorralError, Problem
 from . import declared_profile, named_programs
 
 if t.TYPE_CHECKING:
-    from ..model.cpu.pools import Pools
     from ..model.profile.node_intent import Resolved
     from ..model.systemd.agent_units import Options
     from ..model.values.vocabulary import Run
     from .allocate_workloads import Request
 
 GRANTS = (CPU, WORKLOADS, DEVICES)  # the managers that an admission needs
+KUBELET = kubelet.MANAGER.name
+# These runs restart no kubelet, so that their pools and grants keep to what it reserves. Of any other run its plan for the kubelet says that.
+KEEP_KUBELET = ("tick", "timer", "admission")
 
 
 def compile_profile(
@@ -45,12 +47,8 @@ def compile_profile(
     fresh: bool = False,
     topology: t.Optional[Topology] = None,
     request: t.Optional[Request] = None,
-    keeps_kubelet: t.Optional[bool] = None,
 ) -> Context:
     """The profile on this machine, or on that ``topology`` of it; ``request`` has the workloads that start or stop now.
-
-    ``keeps_kubelet``: the kubelet is not restarted, and the pools are as far as the CPUs that it reserves allow (None: as the kind of
-    ``run`` says).
 
     Raises CorralError with every problem at once.
     """
@@ -71,10 +69,6 @@ def compile_profile(
     computed = pools.compute(literal, topology)
     if resolved:
         computed = computed._replace(notes=(*computed.notes, *resolved.notes))
-    wanted = computed
-    keeps = run in ("tick", "timer", "admission") if keeps_kubelet is None else keeps_kubelet
-    if keeps and literal.cpu is not None and configures_kubelet(host, literal):
-        computed = beside_kubelet(host, computed, topology)
     before = {one.target: one.value for one in befores if one.kind == "value" and one.value}
     original_cpus = {
         one.target: one.value or "" for one in befores if one.kind == "property" and one.name == "AllowedCPUs"
@@ -82,8 +76,14 @@ def compile_profile(
     tried = attempts.read(host)
     context = Context(literal, topology, computed, host.now(), tried, fresh, before, original_cpus, resolved=resolved)
     context = context._replace(run=run, goes_back=goes_back)
-    if computed is not wanted:
-        context = context._replace(declared_pools=wanted)
+    if run in KEEP_KUBELET:
+        context = beside_kubelet(host, context)
+    return with_grants(host, context, request)
+
+
+def with_grants(host: Host, context: Context, request: t.Optional[Request] = None) -> Context:
+    """The context with what workloads are granted out of its pools; ``request``: see compile_profile()."""
+    declared = context.declared
     claims = declared.workloads or declared.tenants
     if not (request or claims or any(state.written_before(host, path) for path in state.WORKLOADS)):
         return context
@@ -91,10 +91,11 @@ def compile_profile(
 
     if not (request or allocate_workloads.concerns(host, declared)):
         return context
-    if request is None and goes_back:
+    if request is None and context.goes_back:
         request = allocate_workloads.without_conflicts(host, declared)
+    asked = request or allocate_workloads.NOTHING
     left, allocated = allocate_workloads.allocate(
-        host, literal, topology, computed, request or allocate_workloads.NOTHING, fresh=fresh, before=before
+        host, context.profile, context.topology, context.pools, asked, fresh=context.fresh, before=context.before
     )
     return context._replace(pools=left, workloads=allocated)
 
@@ -104,41 +105,28 @@ def configures_kubelet(host: Host, declared: Profile) -> bool:
     return declared.kubelet is not None or kubelet.is_held(host)
 
 
-def beside_kubelet(host: Host, computed: Pools, topology: Topology) -> Pools:
-    """The pools as far as the CPUs allow that the node's kubelet reserves: another one could be a pod's own.
-
-    A kubelet whose configuration cannot be read, or has changed since the kubelet began, reserves what it did when the pools were
-    published last; only what it will reserve as well once it starts again counts. What its state file has for pods never does, and of a
-    kubelet that reserves none by its files that alone is left to pods.
-    """
-    from ..host import kubelet_unit, other_agents, other_gc
+def beside_kubelet(host: Host, context: Context) -> Context:
+    """The context with its pools as far as the node's kubelet allows that is not restarted; the same context where they need no bound."""
+    if (
+        context.declared_pools is not None
+        or context.profile.cpu is None
+        or not configures_kubelet(host, context.profile)
+    ):
+        return context
+    from ..host import kubelet_unit, other_gc
 
     service = other_gc.kubelet(host)
     if service != kubelet_unit.UNIT and (service is not None or not kubelet_unit.is_installed(host)):
-        return computed  # What a kubelet left that was removed bounds nothing, nor does one within another program.
-    from ..host import kubelet_state
+        return context  # What a kubelet left that was removed bounds nothing, nor does one within another program.
+    from ..host import kubelet_cpus
 
-    config = other_agents.configured_kubelet(host)
-    reserve = config.reserved
-    theirs = kubelet_state.pods_own(host, config)
-    if config.unread or config.newer or theirs & reserve:
-        known = published_reserve(host) - theirs
-        reserve = (known & reserve) or known or (reserve - theirs)
-    wanted = computed.reserved | computed.isolated | computed.exclusive
-    reserve = reserve or wanted - theirs
-    return computed if reserve == wanted else pools.within(computed, topology, reserve)
-
-
-def published_reserve(host: Host) -> frozenset[int]:
-    """The CPUs that were kept off pods when the pools were published last; where that is lost, those that the slices have."""
-    known = state.read_json(host, state.PUBLISHED[1])
-    data = known if isinstance(known, dict) else {}
-    texts = [str(data.get(name) or "") for name in ("reserved", "isolated")]
-    if not any(texts):
-        from ..model.workload.grants import ISOLATED_SLICE
-
-        texts = [host.read(f"{cgroup.path_of(unit)}/cpuset.cpus") or "" for unit in ("system.slice", ISOLATED_SLICE)]
-    return frozenset[int]().union(*(cgroup.cpu_list(text) or () for text in texts))
+    declared = context.pools
+    own = declared.reserved | declared.isolated
+    reserve = kubelet_cpus.for_pools(host, own | declared.exclusive)
+    if reserve - declared.exclusive == own:
+        return context
+    kept = pools.within(declared, context.topology, reserve)
+    return context if kept is declared else context._replace(pools=kept, declared_pools=declared)
 
 
 def resolve(
@@ -185,20 +173,23 @@ def plan_profile(
         planning = [name for name in planning if name != DEVICES]
     if not (any(one.check for one in context.profile.devices) or state.there(host, state.DEVICE_CHECKS_LOCK)):
         planning = [name for name in planning if name != CHECKS]
+    first: dict[str, Part] = {}
+    if context.run not in KEEP_KUBELET and configures_kubelet(host, context.profile):
+        if KUBELET in planning:
+            first[KUBELET] = kubelet.plan(host, context)
+        if not kubelet.reserves_pools(first.get(KUBELET, Part((), frozenset())), context):
+            kept = beside_kubelet(host, context)
+            if kept is not context:
+                return plan_profile(host, with_grants(host, kept), declare=declare, managers=managers)
     try:
-        parts = [registry.manager(name).plan(host, context) for name in planning]
+        parts = [first.get(name) or registry.manager(name).plan(host, context) for name in planning]
     except NoSafeOrder as stuck:
         problem = f"no order of steps hands the CPUs of {stuck} over without an overlap: apply a profile in between"
         raise CorralError(Problem("cpu", None, problem)) from None
-    kept = None
-    if not context.in_tick and configures_kubelet(host, context.profile):
-        kept = keeping_kubelet(host, context, dict(zip(planning, parts)))
-    if kept is not None:
-        return plan_profile(host, kept, declare=declare, managers=managers)
-    spared = {kubelet.MANAGER.name} if context.run == "admission" else set[str]()
+    spared = {KUBELET} if context.run == "admission" else set[str]()
     if context.goes_back:
         # What workloads have that came with the profile that goes back is drift then, and so is a kubelet that cannot be changed.
-        spared |= {WORKLOADS, kubelet.MANAGER.name}
+        spared |= {WORKLOADS, KUBELET}
     judged = (part for name, part in zip(planning, parts) if name not in spared)
     problems = [problem for part in judged for problem in part.problems]
     if context.resolved is not None:
@@ -220,37 +211,6 @@ def plan_profile(
 
         plan = plan._replace(notes=(*plan.notes, *fewer_cpus.notes(host, plan)))
     return plan
-
-
-def keeping_kubelet(host: Host, context: Context, parts: t.Mapping[str, Part]) -> t.Optional[Context]:
-    """The pools as far as the CPUs allow that the kubelet reserves, where these parts do not make it reserve others.
-
-    A flag wins, say, or something stands against changing this kubelet, or it runs with files that it has not read. None where the
-    pools are no others.
-    """
-    from ..host import kubelet_unit
-    from ..model.kubelet.kubelet_wanted import RESERVED_CPUS
-    from ..model.kubelet.state_files import CPU
-
-    if context.declared_pools is not None or context.profile.cpu is None:
-        return None
-    part = parts.get(kubelet.MANAGER.name, Part((), frozenset()))
-    if context.profile.kubelet is None and not part.owned:
-        return None  # What an earlier profile configured goes back to what others do, which is their matter.
-    changes = part.changes
-    reserves = [one for one in changes if one.subject == RESERVED_CPUS]
-    steps = [step for change in changes for step in change.steps]
-    starts = any(one.target == kubelet_unit.UNIT and one.value == "start" for one in steps)
-    # One that is stopped starts without the state that this run sets aside.
-    aside = any(one.target.endswith(f"/{CPU.file}") and one.value is None for one in steps)
-    if all(one.steps for one in reserves) and (reserves or starts or aside):
-        return None
-    if beside_kubelet(host, context.pools, context.topology) is context.pools:
-        return None
-    kept = compile_profile(host, context.declared, fresh=context.fresh, topology=context.topology, keeps_kubelet=True)
-    if kept.declared_pools is None:
-        return None
-    return context._replace(pools=kept.pools, workloads=kept.workloads, declared_pools=kept.declared_pools)
 
 
 def drifted_from(host: Host, applied: object) -> frozenset[tuple[str, str, str]]:

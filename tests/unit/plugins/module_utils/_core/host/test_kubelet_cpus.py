@@ -9,13 +9,9 @@ import json
 from pathlib import Path
 
 import pytest
-from _core.host import kubelet_state, kubelet_unit, other_agents, other_gc, state
+from _core.host import kubelet_cpus, other_agents, state
 from _core.host.files import Host
-from _core.model.cpu import pools
-from _core.model.profile import profile
 from _core.model.values import cpuset
-from _core.pipeline import planning
-from machines import machine
 
 
 @pytest.mark.parametrize(
@@ -44,13 +40,9 @@ def test_the_pools_have_no_cpu_that_a_pod_may_get(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     config = other_agents.Kubelet("config.yaml", "static", cpuset.parse(files), newer=("config.yaml",) * is_newer)
-    monkeypatch.setattr(other_gc, "kubelet", lambda dummy: kubelet_unit.UNIT)
     monkeypatch.setattr(other_agents, "configured_kubelet", lambda dummy: config)
-    monkeypatch.setattr(kubelet_state, "pods_own", lambda *dummy: cpuset.parse(of_pods))
+    monkeypatch.setattr(kubelet_cpus, "of_pods", lambda *dummy, **more: cpuset.parse(of_pods))
     file = tmp_path / state.PUBLISHED[1].lstrip("/")
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps({"reserved": published, "isolated": ""}))
-    topology = machine()
-    declared = pools.compute(profile.parse({"name": "x", "cpu": {"reserved": {"cpus": "0-3"}}}), topology)
-    found = planning.beside_kubelet(Host(str(tmp_path)), declared, topology)
-    assert cpuset.format(found.reserved) == reserved
+    assert cpuset.format(kubelet_cpus.for_pools(Host(str(tmp_path)), cpuset.parse("0-3"))) == reserved
