@@ -39,7 +39,6 @@ MANAGER_OF = {
     "kubelet_items": "kubelet",
     "kubelet_observed": "kubelet",
     "kubelet_obstacles": "kubelet",
-    "kubelet_outlook": "kubelet",
     "kubelet_places": "kubelet",
     "kubelet_plan": "kubelet",
     "kubelet_removal": "kubelet",

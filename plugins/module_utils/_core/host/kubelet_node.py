@@ -26,7 +26,6 @@ from .files import Host
 
 ROOT_DIR = "/var/lib/kubelet"
 UNIT, NAME = kubelet_unit.UNIT, "kubelet"
-RESTART = f"systemctl restart {UNIT}"
 LOGS = "/var/log/containers"
 # A program that holds a kubelet within itself, and has configuration of another form.
 EMBEDDED = {"k3s": "k3s", "k3s-server": "k3s", "k3s-agent": "k3s", "rke2": "RKE2", "kubelite": "MicroK8s", "microshift": "MicroShift"}  # fmt: skip
@@ -148,13 +147,6 @@ def newer_files(host: Host, running: t.Optional[Process], places: KubeletFiles, 
 def folders_of(host: Host, folder: str) -> list[str]:
     """A folder of drop-ins, and those below it."""
     return [folder, *(path for name in host.folders(folder) for path in folders_of(host, f"{folder}/{name}"))]
-
-
-def way_to_read(host: Host, newer: t.Iterable[str], restart: str) -> str:
-    """What makes the kubelet read these files. One that was written while the clock was ahead stays newer whenever the kubelet begins."""
-    ahead = [path for path in newer if (host.changed(path) or 0) > host.now() + SLACK]
-    touch = f"touch {' '.join(ahead)} (its time is in the future), then " if ahead else ""
-    return f"{touch}{restart}"
 
 
 def layers(host: Host, places: KubeletFiles) -> tuple[list[Layer], list[str]]:

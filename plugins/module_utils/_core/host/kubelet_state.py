@@ -48,22 +48,27 @@ def cpu_file(root_dir: str) -> str:
 
 
 def way_to_read(host: Host, newer: t.Iterable[str], topology: Topology) -> str:
-    """What makes a kubelet read these files, also where it would not start with its state files then, or its unit would not."""
+    """What makes a kubelet read these files, also where it would not start with its state files then, or its unit would not.
+
+    A file that was written while the clock was ahead stays newer whenever the kubelet begins.
+    """
     places = kubelet_node.files(host, kubelet_node.of_unit(host))
     config = effective(kubelet_node.layers(host, places)[0], flag_layers(places.flags)[0])
     files = (
         inspect_cpus(host, places.root_dir, config, topology)[0],
         inspect_memory(host, places.root_dir, config, totals(topology))[0],
     )
-    refused = [one.path for one in files if one.refusal]
-    way = kubelet_node.way_to_read(host, newer, restart_past(*refused) if refused else kubelet_node.RESTART)
+    refused = " ".join(one.path for one in files if one.refusal)
     stuck = kubelet_unit.cannot_start(host)
-    return f"{kubelet_unit.UNIT} {stuck}; then {way}" if stuck else way
-
-
-def restart_past(*refused: str) -> str:
-    """How a kubelet restarts that does not start with these state files."""
-    return f"drain the node, then systemctl stop {kubelet_unit.UNIT}, rm {' '.join(refused)}, systemctl start {kubelet_unit.UNIT}"
+    ahead = " ".join(path for path in newer if (host.changed(path) or 0) > host.now() + kubelet_node.SLACK)
+    steps = (
+        f"{kubelet_unit.UNIT} {stuck}; " if stuck else "",
+        f"touch {ahead} (its time is in the future), " if ahead else "",
+        f"drain the node, then systemctl stop {kubelet_unit.UNIT}, rm {refused}, systemctl start {kubelet_unit.UNIT}"
+        if refused
+        else f"systemctl restart {kubelet_unit.UNIT}",
+    )
+    return "then ".join(filter(None, steps))
 
 
 def gate(config: Config) -> bool:

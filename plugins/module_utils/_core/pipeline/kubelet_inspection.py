@@ -17,19 +17,29 @@ from ..host.discovery import sysfs
 from ..host.files import Host
 from ..host.kubelet_state import File
 from ..host.state import DECLARED
-from ..managers import kubelet_observed, kubelet_outlook
-from ..managers.kubelet_outlook import Outlook
+from ..managers import kubelet_observed
 from ..managers.kubelet_places import NAME
-from ..model.kubelet import kubelet_config, kubelet_drift, kubelet_rules, pod_findings
+from ..managers.kubelet_target import wanted_of
+from ..model.kubelet import kubelet_config, kubelet_drift, kubelet_rules, kubelet_sizing, pod_findings
+from ..model.kubelet.config_text import NotEditable
 from ..model.kubelet.kubelet_config import Config
 from ..model.kubelet.kubelet_drift import Difference
+from ..model.kubelet.kubelet_sizing import Amount
 from ..model.kubelet.pod_findings import Finding, Item
 from ..model.kubelet.state_files import CpuState, DeviceState, MemoryState
+from ..model.plan.context import Context
 from ..model.plan.plan import UNKNOWN, Change
 from ..model.topology.topology import Topology
 from ..model.values.errors import CorralError, refusal
 from ..model.values.records import NamedTuple
 from . import declared_profile, planning
+
+
+class Outlook(NamedTuple):
+    """What pods may have of the node now, and once the profile is applied (None: it declares nothing of the kubelet)."""
+
+    now: tuple[Amount, ...]
+    then: t.Optional[tuple[Amount, ...]]
 
 
 class Inspection(NamedTuple):
@@ -146,8 +156,29 @@ def declared(host: Host, topology: Topology) -> tuple[tuple[Change, ...], t.Opti
             context = planning.compile_profile(host, found, "tick")
             plan = planning.plan_profile(host, context, managers=(NAME,))
             changes = tuple(change for change in plan.changes if change.manager == NAME)
-        return changes, kubelet_outlook.outlook(host, context, topology)
+        return changes, outlook(host, context, topology)
     except CorralError as error:
         said = str(error).replace("\n", "; ")
         item = Change(NAME, "configuration", "keys", None, None, said, DECLARED, (), UNKNOWN)
         return (item,), None
+
+
+def outlook(host: Host, context: t.Optional[Context], topology: Topology) -> t.Optional[Outlook]:
+    """The sizing of the node before and after a profile; None where there is no kubelet to size. No process is started.
+
+    Without a context the node has no profile, and this topology.
+    """
+    asked = context is not None and context.profile.kubelet is not None
+    has_profile = context is not None
+    context = (context or kubelet_observed.without_profile(host, topology))._replace(run="tick")
+    seen = kubelet_observed.observe(host, context, pools_stay=not has_profile)
+    if seen.missing:
+        return None
+    now = tuple(kubelet_sizing.sizing(kubelet_config.effective(seen.layers, seen.flags), seen.machine))
+    if not asked or context.profile.kubelet is None:
+        return Outlook(now, None)
+    try:
+        dummy, then = wanted_of(seen, context.profile.kubelet)
+    except NotEditable:
+        return Outlook(now, None)
+    return Outlook(now, tuple(kubelet_sizing.sizing(then.config, seen.machine)))
