@@ -44,9 +44,12 @@ from test_state_files import STATIC as MEMORY_STATE
 DROPIN = f"{DROPINS}/20-corral.conf"
 CGROUP = "sys/fs/cgroup/system.slice/kubelet.service"  # It has another process.
 STATE = f"{ROOT}/cpu_manager_state"
+UNIT_FILE = "/usr/lib/systemd/system/kubelet.service"
 KEPT = "/var/lib/corral/kubelet.json"  # what Corral keeps of a file of others
 PODS = {"max_pods": 50, "eviction_hard": {"memory.available": "200Mi"}}
+EVICTION = json.dumps(PODS["eviction_hard"])
 STATIC = {"cpu_manager_policy": "static", "cpu_manager_policy_options": {"strict-cpu-reservation": True}}
+STATIC_MEMORY = {"memory_manager_policy": "static", "system_reserved": {"memory": "1Gi"}}
 # The version that runs needs a feature gate for it.
 ALPHA = {**STATIC, "cpu_manager_policy_options": {"strict-cpu-reservation": True, "align-by-socket": True}}
 
@@ -66,6 +69,37 @@ def kubelet(fake: node.Node) -> FakeKubelet:
 def planned(fake: node.Node, **kubelet: t.Any) -> list[Change]:
     context = planning.compile_profile(fake.host(), node.parsed(kubelet=kubelet), fresh=True)
     return ours(planning.plan_profile(fake.host(), context).changes)
+
+
+def notes_of(fake: node.Node, **sections: t.Any) -> tuple[str, ...]:
+    """What a plan of a new profile notes."""
+    context = planning.compile_profile(fake.host(), node.parsed(**sections), fresh=True)
+    return planning.plan_profile(fake.host(), context).notes
+
+
+def twin_of(fake: node.Node) -> node.Node:
+    return fake.clone(fake.root.with_name(f"twin{len(list(fake.root.parent.iterdir()))}"))
+
+
+def set_aside(fake: node.Node, kind: str = "") -> list[str]:
+    """The state files that are aside, by their cause."""
+    return sorted(path.name.rpartition("-")[0] for path in (fake.root / ROOT[1:]).glob(f"{kind}*.corral-*"))
+
+
+def unconfirmed(fake: node.Node, **sections: t.Any) -> None:
+    """A rollout that goes back by itself after two minutes."""
+    assert not confirming.declare(fake.host(), node.parsed(**sections), None, confirming.Terms(120)).error
+
+
+def section_left_out(fake: node.Node) -> None:
+    """The declared profile loses its section, as by an editor."""
+    declared = json.loads(fake.get(state.DECLARED))
+    del declared["kubelet"]
+    fake.put(state.DECLARED, json.dumps(declared))
+
+
+def edit_unit(fake: node.Node, old: str, new: str) -> None:
+    fake.put(UNIT_FILE, fake.get(UNIT_FILE).replace(old, new))
 
 
 def ours(changes: t.Iterable[Change]) -> list[Change]:
@@ -161,8 +195,7 @@ def test_a_section_that_is_left_out_later_goes_back(fake: node.Node) -> None:
         assert not fake.has(DROPIN)
         assert (kubelet.config["maxPods"], kubelet.config["evictionHard"]) == (110, fake_kubelet.THRESHOLDS)
         if dropins:
-            unit = fake.get("/usr/lib/systemd/system/kubelet.service")
-            fake.put("/usr/lib/systemd/system/kubelet.service", unit.replace(f" --config-dir={DROPINS}", ""))
+            edit_unit(fake, f" --config-dir={DROPINS}", "")
             kubelet.restart(fake)
 
 
@@ -305,9 +338,7 @@ def test_where_the_node_was_not_ready_before_the_kubelets_health_alone_counts(
     """Or where nobody could tell: a change is what may mend such a node."""
     kubelet, dummy = with_api_server(fake)
     kubelet.api = None if said is None else lambda path: said
-    context = planning.compile_profile(fake.host(), node.parsed(kubelet=PODS), fresh=True)
-    plan = planning.plan_profile(fake.host(), context)
-    (note,) = [note for note in plan.notes if "is Ready" in note]
+    (note,) = [note for note in notes_of(fake, kubelet=PODS) if "is Ready" in note]
     assert note.startswith(f"after the kubelet's start it is not checked whether node worker-1 is Ready ({why}")
     rolled_out(fake, **PODS)
 
@@ -321,8 +352,7 @@ def test_of_a_node_that_is_not_waited_for_nothing_is_asked_or_said(runs_now: boo
         kubelet, dummy = with_api_server(fake)
         kubelet.stop(fake)
         fake.put(state.KUBELET_DUE, "")
-    context = planning.compile_profile(fake.host(), node.parsed(kubelet=PODS), fresh=True)
-    assert [note for note in planning.plan_profile(fake.host(), context).notes if "Ready" in note] == []
+    assert [note for note in notes_of(fake, kubelet=PODS) if "Ready" in note] == []
     assert kubelet.acts == []
 
 
@@ -470,20 +500,18 @@ def test_memory_of_pods_that_are_gone_stops_no_change_beside_one_with_cpus(fake:
     fake.put(f"{ROOT}/memory_manager_state", MEMORY_STATE)
     rolled_out_without_cpus(fake, max_pods=40)
     assert kubelet.acts == ["stop", "start"]
-    assert [path.name[:31] for path in (fake.root / ROOT[1:]).glob("*corral*")] == ["memory_manager_state.corral-pol"]
+    assert set_aside(fake) == ["memory_manager_state.corral-policy"]
 
 
 def test_pods_keep_their_memory_where_the_other_file_alone_is_set_aside(fake: node.Node, kubelet: FakeKubelet) -> None:
     """Nothing is to be drained: the kubelet accepts the file that gives them NUMA memory."""
-    memory = {"memory_manager_policy": "static", "system_reserved": {"memory": "1Gi"}}
-    rolled_out(fake, **memory)
+    rolled_out(fake, **STATIC_MEMORY)
     exclusive_pod(fake)  # It has no CPUs of its own.
     fake.put(STATE, json.dumps({"policyName": "none", "defaultCpuSet": "", "checksum": 0}))
     kubelet.restart(fake)
     fitting_memory_state(fake, kubelet, 1 << 20)
-    rolled_out(fake, **memory, **STATIC)
-    names = [path.name.rpartition("-")[0] for path in (fake.root / ROOT[1:]).glob("*.corral-*")]
-    assert names == ["cpu_manager_state.corral-policy"]
+    rolled_out(fake, **STATIC_MEMORY, **STATIC)
+    assert set_aside(fake) == ["cpu_manager_state.corral-policy"]
 
 
 def test_memory_is_not_taken_from_pods_either(fake: node.Node, kubelet: FakeKubelet) -> None:
@@ -527,10 +555,11 @@ def fill_with_pod(fake: node.Node, kubelet: FakeKubelet) -> None:
     kubelet.hooks.clear()
 
 
+Leave = t.Callable[[Host], Outcome]
 LEAVE = pytest.mark.parametrize("leave", [runs.remove, runs.declare], ids=["removal", "section"])
 
 
-def checked(fake: node.Node, leave: t.Callable[[Host], Outcome]) -> None:
+def checked(fake: node.Node, leave: Leave) -> None:
     """What check mode plans."""
     if leave is runs.remove:
         planning.plan_removal(fake.host(), registry.names())
@@ -540,9 +569,7 @@ def checked(fake: node.Node, leave: t.Callable[[Host], Outcome]) -> None:
 
 
 @LEAVE
-def test_cpus_are_not_taken_from_pods_by_leaving_the_kubelet_either(
-    leave: t.Callable[[Host], Outcome], fake: node.Node
-) -> None:
+def test_cpus_are_not_taken_from_pods_by_leaving_the_kubelet_either(leave: Leave, fake: node.Node) -> None:
     """The state file was set aside and the kubelet restarted, with the pods on CPUs that it gave to others from then on."""
     kubelet = left_with_exclusive_pod(fake)
     before = fake.fingerprint()
@@ -560,7 +587,7 @@ def test_cpus_are_not_taken_from_pods_by_leaving_the_kubelet_either(
 
 
 @LEAVE
-def test_a_node_without_such_pods_leaves_as_before(leave: t.Callable[[Host], Outcome], fake: node.Node) -> None:
+def test_a_node_without_such_pods_leaves_as_before(leave: Leave, fake: node.Node) -> None:
     kubelet = left_with_exclusive_pod(fake)
     fake.drop("/var/log/containers/web_default_main-" + "0123456789abcdef" * 4 + ".log")
     (group,) = (fake.root / "sys/fs/cgroup/kubepods.slice").glob("*.slice")
@@ -570,12 +597,10 @@ def test_a_node_without_such_pods_leaves_as_before(leave: t.Callable[[Host], Out
 
 
 @LEAVE
-def test_the_hook_of_the_profile_that_is_left_drains_and_resumes(
-    leave: t.Callable[[Host], Outcome], fake: node.Node
-) -> None:
+def test_the_hook_of_the_profile_that_is_left_drains_and_resumes(leave: Leave, fake: node.Node) -> None:
     kubelet = left_with_exclusive_pod(fake, drain="/usr/sbin/drainer")
     kubelet.failing.add(("/usr/sbin/drainer", "drain"))
-    twin = fake.clone(fake.root.with_name("twin"))
+    twin = twin_of(fake)
     assert leave(twin.host()).error == "/usr/sbin/drainer drain: exit code 1: no answer from the API server"
     assert twin.kubelet is not None
     assert (twin.kubelet.acts, twin.has(DROPIN), bool(twin.kubelet.pid)) == (["drain", "resume"], True, True)
@@ -588,25 +613,21 @@ def test_the_hook_of_the_profile_that_is_left_drains_and_resumes(
 
 
 @LEAVE
-def test_a_kubelet_that_was_removed_keeps_no_node_from_leaving(
-    leave: t.Callable[[Host], Outcome], fake: node.Node
-) -> None:
+def test_a_kubelet_that_was_removed_keeps_no_node_from_leaving(leave: Leave, fake: node.Node) -> None:
     """Its package is gone, kubeadm's configuration and the containers are there still: nothing can drain such a node."""
     kubelet = fake_kubelet.install(fake, dropins=False)
     rolled_out(fake, **STATIC)
     fill_with_pod(fake, kubelet)
     kubelet.stop(fake)
     kubelet.acts.clear()
-    fake.drop("/usr/lib/systemd/system/kubelet.service")
+    fake.drop(UNIT_FILE)
     fake.drop("/usr/bin/kubelet")
     assert leave(fake.host()).error == ""
     assert (kubelet.acts, fake.get(CONFIG)) == ([], BASE)
 
 
 @LEAVE
-def test_a_kubelet_that_is_stopped_may_start_again_and_take_cpus_from_pods(
-    leave: t.Callable[[Host], Outcome], fake: node.Node
-) -> None:
+def test_a_kubelet_that_is_stopped_may_start_again_and_take_cpus_from_pods(leave: Leave, fake: node.Node) -> None:
     kubelet = left_with_exclusive_pod(fake)
     kubelet.stop(fake)
     with pytest.raises(CorralError, match="lose their exclusive CPUs or memory: default/web"):
@@ -617,9 +638,7 @@ def test_the_hook_is_known_once_a_tick_has_applied_the_next_profile(fake: node.N
     """A file of the profile that was put on the node: its tick applies all of it but the kubelet."""
     kubelet = left_with_exclusive_pod(fake, drain="/usr/sbin/drainer")
     assert not runs.install(fake.host()).error
-    declared = json.loads(fake.get(state.DECLARED))
-    del declared["kubelet"]
-    fake.put(state.DECLARED, json.dumps(declared))
+    section_left_out(fake)
     assert runs.tick(fake.host(), by_timer=False) == 2
     assert kubelet.acts == []
     assert not runs.declare(fake.host()).error
@@ -629,9 +648,7 @@ def test_the_hook_is_known_once_a_tick_has_applied_the_next_profile(fake: node.N
 def test_a_profile_in_force_that_left_the_section_out_is_drift_as_long_as_pods_would_lose_cpus(fake: node.Node) -> None:
     kubelet = left_with_exclusive_pod(fake)
     assert not runs.install(fake.host()).error
-    declared = json.loads(fake.get(state.DECLARED))
-    del declared["kubelet"]
-    fake.put(state.DECLARED, json.dumps(declared))
+    section_left_out(fake)
     runs.tick(fake.host(), by_timer=False)
     outcome = runs.declare(fake.host())
     (item,) = ours(outcome.remaining)
@@ -650,8 +667,7 @@ def test_a_way_back_is_not_refused_for_pods(
     if before != "nothing":
         old = {"kubelet": {"cpu_manager_policy": "none"}} if before == "a section" else {}
         assert not runs.declare(fake.host(), **old).error
-    new = node.parsed(kubelet={**STATIC, **({"drain": "/usr/sbin/drainer"} if hook else {})})
-    assert not confirming.declare(fake.host(), new, None, confirming.Terms(120)).error
+    unconfirmed(fake, kubelet={**STATIC, **({"drain": "/usr/sbin/drainer"} if hook else {})})
     fill_with_pod(fake, kubelet)
     if hook == "fails":
         kubelet.failing.add(("/usr/sbin/drainer", "drain"))
@@ -673,7 +689,7 @@ def test_a_rollout_that_takes_back_what_it_did_not_confirm_is_not_refused_for_po
     assert not runs.install(fake.host()).error
     if before == "a section":
         assert not runs.declare(fake.host(), kubelet={"cpu_manager_policy": "none"}).error
-    assert not confirming.declare(fake.host(), node.parsed(kubelet=STATIC), None, confirming.Terms(120)).error
+    unconfirmed(fake, kubelet=STATIC)
     fill_with_pod(fake, kubelet)
     kubelet.acts.clear()
     if before == "nothing":
@@ -690,7 +706,7 @@ def test_a_node_goes_back_that_is_not_ready_afterwards(before: str, fake: node.N
     assert not runs.install(fake.host()).error
     if before == "a section":
         rolled_out(fake, max_pods=40)
-    assert not confirming.declare(fake.host(), node.parsed(kubelet=PODS), None, confirming.Terms(120)).error
+    unconfirmed(fake, kubelet=PODS)
     assert kubelet.config["maxPods"] == 50
     kubelet.acts.clear()
     reasons.append("NoNetwork")
@@ -700,53 +716,54 @@ def test_a_node_goes_back_that_is_not_ready_afterwards(before: str, fake: node.N
     assert not fake.has(state.UNCONFIRMED)
 
 
+HOOK = "/usr/sbin/drainer"
+DRAINED_STATIC = {**STATIC, "drain": HOOK}
+
+
+def killed_after(fake: node.Node, words: str) -> None:
+    """A rollout that ends with the first act that has these words, which is the same as on a twin."""
+    host = twin_of(fake).host()
+    assert not runs.declare(host, kubelet=DRAINED_STATIC).error
+    at = 1 + next(at for at, act in enumerate(host.acts) if words in act)
+    with pytest.raises(node.Killed):
+        runs.declare(fake.host("killed", at), kubelet=DRAINED_STATIC)
+
+
 @pytest.mark.parametrize("declared", [False, True])
 def test_a_node_that_a_killed_run_drained_resumes(declared: bool, fake: node.Node) -> None:
     kubelet = with_exclusive_pod(fake)
     if declared:  # Else the tick has no profile to look at the node with.
         assert not runs.declare(fake.host()).error
-    section = {**STATIC, "drain": "/usr/sbin/drainer"}
-    stopped = 1 + next(
-        at for at, act in enumerate(count(fake, section)) if act == "run systemctl stop -- kubelet.service"
-    )
-    with pytest.raises(node.Killed):
-        runs.declare(fake.host("killed", stopped), kubelet=section)
+    killed_after(fake, "run systemctl stop -- kubelet.service")
     assert kubelet.acts == ["drain", "stop"]
     runs.tick(fake.host())
     assert kubelet.acts == ["drain", "stop", "start"]
-    if declared:
-        assert ("kubelet.service", "a run was ended while it changed the kubelet: roll the profile out again") in drift(
-            fake
-        )
-    rolled_out(fake, **section)
+    said = ("kubelet.service", "a run was ended while it changed the kubelet: roll the profile out again")
+    assert not declared or said in drift(fake)
+    rolled_out(fake, **DRAINED_STATIC)
     assert kubelet.acts[-1] == "resume"
     assert not fake.has("/run/corral/kubelet-due")
 
 
-@pytest.mark.parametrize("leave", [runs.remove, runs.declare], ids=["removal", "section"])
-def test_a_node_that_a_killed_run_did_not_drain_does_not_resume(
-    leave: t.Callable[[Host], Outcome], fake: node.Node
-) -> None:
+@LEAVE
+def test_a_node_that_a_killed_run_did_not_drain_does_not_resume(leave: Leave, fake: node.Node) -> None:
     """An administrator may have drained it."""
     kubelet = with_exclusive_pod(fake)
     assert not runs.declare(fake.host()).error
-    section = {**STATIC, "drain": "/usr/sbin/drainer"}
-    due = 1 + next(at for at, act in enumerate(count(fake, section)) if state.KUBELET_DUE in act)
-    with pytest.raises(node.Killed):
-        runs.declare(fake.host("killed", due), kubelet=section)
+    killed_after(fake, state.KUBELET_DUE)
     assert (fake.has(state.KUBELET_DUE), fake.has(state.DRAINED)) == (True, False)
     assert leave(fake.host()).error == ""
     assert (kubelet.hooks, fake.has(state.KUBELET_DUE)) == ([], False)
 
 
 def drift(fake: node.Node) -> list[tuple[str, str]]:
-    return [(item["subject"], item["reason"]) for item in json.loads(fake.get("/run/corral/status.json"))["items"]]
+    return [(item["subject"], item["reason"]) for item in items(fake)]
 
 
 def test_a_resume_that_fails_leaves_the_change_and_is_drift_until_it_succeeds(fake: node.Node) -> None:
     kubelet = with_exclusive_pod(fake)
-    kubelet.failing.add(("/usr/sbin/drainer", "resume"))
-    section = {**STATIC, "drain": "/usr/sbin/drainer"}
+    kubelet.failing.add((HOOK, "resume"))
+    section = {**STATIC, "drain": HOOK}
     outcome = runs.declare(fake.host(), kubelet=section)
     assert (outcome.error, kubelet.acts) == ("", ["drain", "stop", "start", "resume"])
     assert [change.subject for change in outcome.remaining] == ["node"]
@@ -755,7 +772,7 @@ def test_a_resume_that_fails_leaves_the_change_and_is_drift_until_it_succeeds(fa
     assert drift(fake) == [("node", said)]
     assert kubelet.acts[-1:] == ["resume"] and len(kubelet.acts) == 4, "a tick runs no hook"
     kubelet.failing.clear()
-    twin = fake.clone(fake.root.with_name("twin"))
+    twin = twin_of(fake)
     rolled_out(twin, **section, max_pods=40)
     assert twin.kubelet is not None
     assert twin.kubelet.acts[4:] == ["stop", "start", "resume"], "so does the next change"
@@ -768,23 +785,18 @@ def test_a_resume_that_fails_leaves_the_change_and_is_drift_until_it_succeeds(fa
 def test_a_node_that_was_drained_when_its_power_went_is_drift_and_resumes(leaves: bool, fake: node.Node) -> None:
     kubelet = with_exclusive_pod(fake)
     runs.declare(fake.host())
-    section = {**STATIC, "drain": "/usr/sbin/drainer"}
-    drained = 1 + next(at for at, act in enumerate(count(fake, section)) if act == "run /usr/sbin/drainer drain")
-    with pytest.raises(node.Killed):
-        runs.declare(fake.host("killed", drained), kubelet=section)
+    killed_after(fake, f"run {HOOK} drain")
     fake.boot_anew()
     kubelet.restart(fake)
     runs.tick(fake.host(), at_boot=True)
     runs.tick(fake.host())
-    assert (
-        "node",
-        "a run was ended before it resumed the node: corral reconcile, or a rollout, tries it again",
-    ) in drift(fake)
+    said = "a run was ended before it resumed the node: corral reconcile, or a rollout, tries it again"
+    assert ("node", said) in drift(fake)
     if leaves:
         assert not runs.remove(fake.host()).error
     else:
-        rolled_out(fake, **section)
-    assert kubelet.hooks[-1] == ("/usr/sbin/drainer", "resume")
+        rolled_out(fake, **DRAINED_STATIC)
+    assert kubelet.hooks[-1] == (HOOK, "resume")
     assert not fake.has("/var/lib/corral/drained")
 
 
@@ -792,14 +804,12 @@ def test_a_node_that_was_drained_when_its_power_went_is_drift_and_resumes(leaves
 def test_no_boot_waits_for_a_node_to_resume(leaves: bool, fake: node.Node) -> None:
     """Without a network a program that resumes the node fails, or keeps the boot waiting until its time is over."""
     kubelet = with_exclusive_pod(fake)
-    kubelet.failing.add(("/usr/sbin/drainer", "resume"))
-    assert not runs.declare(fake.host(), kubelet={**STATIC, "drain": "/usr/sbin/drainer"}).error
+    kubelet.failing.add((HOOK, "resume"))
+    assert not runs.declare(fake.host(), kubelet={**STATIC, "drain": HOOK}).error
     assert not runs.install(fake.host()).error
     kubelet.failing.clear()
     if leaves:
-        declared = json.loads(fake.get(state.DECLARED))
-        del declared["kubelet"]
-        fake.put(state.DECLARED, json.dumps(declared))
+        section_left_out(fake)
         runs.tick(fake.host(), by_timer=False)
     kubelet.stop(fake)
     kubelet.acts.clear()
@@ -810,14 +820,6 @@ def test_no_boot_waits_for_a_node_to_resume(leaves: bool, fake: node.Node) -> No
     kubelet.start(fake)
     runs.tick(fake.host())
     assert "node" in [subject for subject, reason in drift(fake)]
-
-
-def count(fake: node.Node, section: dict[str, t.Any]) -> list[str]:
-    """The acts of a run, on a twin."""
-    twin = fake.clone(fake.root.with_name(f"twin{len(list(fake.root.parent.iterdir()))}"))
-    host = twin.host()
-    assert not runs.declare(host, kubelet=section).error
-    return host.acts
 
 
 def test_a_gate_is_set_for_an_option_that_needs_one_and_those_of_others_stay(fake: node.Node) -> None:
@@ -858,63 +860,51 @@ def test_the_state_of_a_stopped_kubelet_that_has_pods_is_not_set_aside_without_a
 def test_a_stopped_kubelet_without_a_configuration_of_others_is_one(fake: node.Node, kubelet: FakeKubelet) -> None:
     """Its unit has --config-dir alone."""
     kubelet.stop(fake)
-    unit = "/usr/lib/systemd/system/kubelet.service"
-    fake.put(unit, fake.get(unit).replace(f" --config={CONFIG}", ""))
+    edit_unit(fake, f" --config={CONFIG}", "")
     fake.drop(CONFIG)
     rolled_out(fake, **PODS)
     assert yaml.safe_load(fake.get(DROPIN))["maxPods"] == 50
 
 
-def test_a_flag_that_wins_is_drift_that_names_where_it_is(fake: node.Node) -> None:
-    kubelet = fake_kubelet.install(fake, flags="--max-pods=70 --pod-max-pids=100")
-    outcome = runs.declare(fake.host(), kubelet=PODS)
-    (left,) = ours(outcome.remaining)
-    assert (left.subject, left.actual, left.wanted, left.verdict) == ("maxPods", "70", "50", UNCHANGEABLE)
-    assert left.reason.startswith("the flag --max-pods in /usr/lib/systemd/system/kubelet.service wins over every file")
-    assert kubelet.acts == ["stop", "start"]
-    outcome = runs.declare(fake.host(), kubelet=PODS)
-    assert kubelet.acts == ["stop", "start"], "nothing that it could write changes that"
-
-
-def test_a_later_file_that_wins_is_drift_that_names_it(fake: node.Node, kubelet: FakeKubelet) -> None:
-    later = f"{DROPINS}/99-cloud.conf"
-    fake.put(later, yaml.safe_dump({**fake_kubelet.HEAD, "maxPods": 30}))
-    kubelet.restart(fake)
-    outcome = runs.declare(fake.host(), kubelet=PODS)
-    (left,) = ours(outcome.remaining)
-    assert (left.subject, left.actual, left.wanted, left.location) == ("maxPods", "30", "50", later)
+LATER = f"{DROPINS}/99-cloud.conf"
+GOES_ON = f"{LATER} sorts after 20-corral.conf: remove the key there"
+NO_THRESHOLD, NO_MEMORY = {"evictionHard": {"memory.available": None}}, {"systemReserved": {"memory": None}}
+ADDED = "the kubelet adds its default thresholds (mergeDefaultEvictionSettings)"
 
 
 @pytest.mark.parametrize(
-    ("earlier", "later", "key", "actual"),
+    ("installed", "files", "left", "location", "reason"),
     [
-        ({}, {"maxPods": None}, "maxPods", "110"),
-        ({}, {"evictionHard": None}, "evictionHard", None),
-        ({"maxPods": None}, {"evictionHard": {"memory.available": None}}, "evictionHard", "{}"),
-        (
-            {"systemReserved": {"memory": None}},
-            {"systemReserved": {"pid": None}},
-            "systemReserved",
-            '{"memory": "1Gi"}',
-        ),
+        pytest.param({"flags": "--max-pods=70 --pod-max-pids=100"}, {}, ("maxPods", "70", "50"), UNIT_FILE,
+                     f"the flag --max-pods in {UNIT_FILE} wins over every file", id="a flag"),
+        pytest.param({}, {"99": {"maxPods": 30}}, ("maxPods", "30", "50"), LATER, GOES_ON, id="a later file"),
+        pytest.param({}, {"99": {"maxPods": None}}, ("maxPods", "110", "50"), LATER, GOES_ON, id="a key is deleted"),
+        pytest.param({}, {"99": {"evictionHard": None}}, ("evictionHard", None, EVICTION), LATER, GOES_ON, id="a map is deleted"),
+        pytest.param({}, {"10": {"maxPods": None}, "99": NO_THRESHOLD}, ("evictionHard", "{}", EVICTION), LATER, GOES_ON,
+                     id="a threshold is deleted"),
+        pytest.param({}, {"10": NO_MEMORY, "99": {"systemReserved": {"pid": None}}},
+                     ("systemReserved", '{"memory": "1Gi"}', '{"memory": "1Gi", "pid": "100"}'), LATER, GOES_ON, id="an amount is deleted"),
+        pytest.param({"dropins": False, "base": BASE + "mergeDefaultEvictionSettings: true\n"}, {},
+                     ("evictionHard", json.dumps({**fake_kubelet.THRESHOLDS, "memory.available": "200Mi"}), EVICTION), "", ADDED,
+                     id="default thresholds"),
     ],
-)
-def test_a_later_file_that_deletes_a_key_is_named(
-    earlier: dict[str, t.Any],
-    later: dict[str, t.Any],
-    key: str,
-    actual: str | None,
-    fake: node.Node,
-    kubelet: FakeKubelet,
-) -> None:
-    """It was told as a default threshold that the kubelet adds, or as Corral's own file."""
-    fake.put(f"{DROPINS}/10-cloud.conf", yaml.safe_dump({**fake_kubelet.HEAD, **earlier}))
-    fake.put(f"{DROPINS}/99-cloud.conf", yaml.safe_dump({**fake_kubelet.HEAD, **later}))
+)  # fmt: skip
+def test_what_wins_over_a_declared_key_is_drift_that_names_it(
+    installed: dict[str, t.Any], files: dict[str, dict[str, t.Any]], left: tuple[str, str | None, str], location: str,
+    reason: str, fake: node.Node,
+) -> None:  # fmt: skip
+    """A key that a later file deletes was told as a default threshold that the kubelet adds, or as Corral's own file."""
+    kubelet = fake_kubelet.install(fake, **installed)
+    for name, data in files.items():
+        fake.put(f"{DROPINS}/{name}-cloud.conf", yaml.safe_dump({**fake_kubelet.HEAD, **data}))
     kubelet.restart(fake)
-    outcome = runs.declare(fake.host(), kubelet={**PODS, "system_reserved": {"pid": "100", "memory": "1Gi"}})
-    (left,) = ours(outcome.remaining)
-    assert (left.subject, left.actual, left.location) == (key, actual, f"{DROPINS}/99-cloud.conf")
-    assert left.reason.startswith(f"{DROPINS}/99-cloud.conf sorts after 20-corral.conf: remove the key there")
+    for dummy in range(2):
+        outcome = runs.declare(fake.host(), kubelet={**PODS, "system_reserved": {"pid": "100", "memory": "1Gi"}})
+        (found,) = ours(outcome.remaining)
+        assert (found.subject, found.actual, found.wanted) == left
+        assert (found.verdict, found.location) == (UNCHANGEABLE, location)
+        assert found.reason.startswith(reason)
+        assert kubelet.acts == ["stop", "start"], "nothing that it could write changes that"
 
 
 def test_what_others_give_already_is_not_written(fake: node.Node) -> None:
@@ -959,67 +949,60 @@ def test_a_tick_names_what_differs_and_restarts_nothing(
     fake.drop(DROPIN)
     fake.wait(10)
     assert tick(fake.host()) == 2
-    items = json.loads(fake.get("/run/corral/status.json"))["items"]
-    assert {(item["subject"], item["actual"]) for item in items} >= {("maxPods", "110")}
-    assert all("a tick restarts no kubelet" in item["reason"] for item in items)
+    assert {(item["subject"], item["actual"]) for item in items(fake)} >= {("maxPods", "110")}
+    assert all("a tick restarts no kubelet" in item["reason"] for item in items(fake))
     assert (kubelet.acts, fake.has(DROPIN)) == (["stop", "start"], False)
     rolled_out(fake, **PODS)
 
 
+def killed_twins(
+    fake: node.Node, run: t.Callable[[node.NodeHost], Outcome], fails: t.Sequence[str], *paths: str
+) -> t.Iterator[tuple[node.Node, FakeKubelet, str]]:
+    """A twin for each write of a run, or for each to one of these paths, on which that write ended the run; and what it was."""
+    host = twin_of(fake).host()
+    assert not run(host).error
+    writes = [at for at, act in enumerate(host.acts, 1) if not paths or any(path in act for path in paths)]
+    assert len(writes) > 1
+    for at, fail in ((at, fail) for at in writes for fail in fails):
+        twin = twin_of(fake)
+        with pytest.raises(node.Killed):
+            run(twin.host(fail, at))
+        assert twin.kubelet is not None
+        yield twin, twin.kubelet, f"{fail} at {host.acts[at - 1]}"
+
+
 @pytest.mark.parametrize("fail", ["killed", "torn"])
 def test_whatever_write_kills_a_run_the_next_tick_starts_the_kubelet_and_the_next_run_finishes(
-    fail: str, fake: node.Node
+    fail: str, fake: node.Node, kubelet: FakeKubelet
 ) -> None:
-    kubelet = fake_kubelet.install(fake)
     assert not runs.install(fake.host()).error
     assert not runs.declare(fake.host()).error
-    whole = fake.clone(fake.root.with_name("whole"))
-    host = whole.host()
-    assert not runs.declare(host, kubelet=ALPHA).error
-    assert kubelet.acts == []
-    for at in range(1, len(host.acts) + 1):
-        twin = fake.clone(fake.root.with_name(f"killed{at}"))
-        with pytest.raises(node.Killed):
-            runs.declare(twin.host(fail, at), kubelet=ALPHA)
+    for twin, own_kubelet, said in killed_twins(fake, lambda host: runs.declare(host, kubelet=ALPHA), [fail]):
         twin.wait(10)
         tick = twin.host()
         runs.tick(tick)
-        assert twin.kubelet is not None
-        assert twin.kubelet.pid, f"after {host.acts[at - 1]} it was left stopped"
+        assert own_kubelet.pid, f"{said} it was left stopped"
         own = ("/run/corral", "/var/lib/corral", "/etc/systemd", "/etc/corral", "/sys", "/proc")
         assert [path for path in tick.writes if not path.startswith(own)] == [], "its unit may write nothing else"
-        outcome = runs.declare(twin.host(), kubelet=ALPHA)
-        assert (outcome.error, ours(outcome.remaining)) == ("", [])
+        rolled_out(twin, **ALPHA)
         assert not twin.has("/run/corral/kubelet-due")
-        assert twin.kubelet.config["cpuManagerPolicy"] == "static"
+        assert own_kubelet.config["cpuManagerPolicy"] == "static"
+    assert kubelet.acts == []
 
 
 def test_a_run_that_is_killed_loses_no_line_of_a_file_of_others(fake: node.Node) -> None:
     fake_kubelet.install(fake, dropins=False)
     assert not runs.declare(fake.host()).error
-    whole = fake.clone(fake.root.with_name("whole"))
-    host = whole.host()
-    assert not runs.declare(host, kubelet=PODS).error
-    writes = [at for at, act in enumerate(host.acts, 1) if CONFIG in act or KEPT in act]
-    assert len(writes) > 1
-    for at, fail in ((at, fail) for at in writes for fail in ("killed", "torn")):
-        twin = fake.clone(fake.root.with_name(f"{fail}{at}"))
-        with pytest.raises(node.Killed):
-            runs.declare(twin.host(fail, at), kubelet=PODS)
-        outcome = runs.declare(twin.host(), kubelet=PODS)
-        assert (outcome.error, ours(outcome.remaining)) == ("", [])
-        assert twin.kubelet is not None
-        assert twin.kubelet.pid, "no tick came in between"
+    run = lambda host: runs.declare(host, kubelet=PODS)  # noqa: E731
+    for twin, kubelet, said in killed_twins(fake, run, ("killed", "torn"), CONFIG, KEPT):
+        rolled_out(twin, **PODS)
+        assert kubelet.pid, "no tick came in between"
         assert not runs.remove(twin.host()).error
-        assert twin.get(CONFIG) == BASE, f"{fail} at {host.acts[at - 1]}"
-    host = whole.clone(fake.root.with_name("removed")).host()
-    assert not runs.remove(host).error
-    for at in (at for at, act in enumerate(host.acts, 1) if CONFIG in act or KEPT in act):
-        twin = whole.clone(fake.root.with_name(f"removed{at}"))
-        with pytest.raises(node.Killed):
-            runs.remove(twin.host("killed", at))
+        assert twin.get(CONFIG) == BASE, said
+    rolled_out(fake, **PODS)
+    for twin, dummy, said in killed_twins(fake, runs.remove, ["killed"], CONFIG, KEPT):
         assert not runs.remove(twin.host()).error
-        assert twin.get(CONFIG) == BASE, f"killed at {host.acts[at - 1]}"
+        assert twin.get(CONFIG) == BASE, said
 
 
 OTHER_CONFIG, OTHER_BASE = "/etc/kubelet/config.yaml", BASE.replace("maxPods: 110", "maxPods: 70")
@@ -1027,9 +1010,8 @@ OTHER_CONFIG, OTHER_BASE = "/etc/kubelet/config.yaml", BASE.replace("maxPods: 11
 
 def moved_configuration(fake: node.Node) -> None:
     """The kubelet reads another file than the one whose keys Corral changed."""
-    unit = "/usr/lib/systemd/system/kubelet.service"
     fake.put(OTHER_CONFIG, OTHER_BASE)
-    fake.put(unit, fake.get(unit).replace(CONFIG, OTHER_CONFIG))
+    edit_unit(fake, CONFIG, OTHER_CONFIG)
     assert fake.kubelet is not None
     fake.kubelet.restart(fake)
 
@@ -1046,28 +1028,21 @@ def test_a_run_that_is_killed_loses_no_line_that_was_kept_before(
     fake_kubelet.install(fake, dropins=False)
     rolled_out(fake, **PODS)
     prepare(fake)
-    host = fake.clone(fake.root.with_name("whole")).host()
-    assert not runs.declare(host, kubelet=section).error
-    writes = [at for at, act in enumerate(host.acts, 1) if any(path in act for path in (CONFIG, OTHER_CONFIG, KEPT))]
-    assert len(writes) > 1
-    for at, fail in ((at, fail) for at in writes for fail in ("killed", "torn")):
-        twin = fake.clone(fake.root.with_name(f"{fail}{at}"))
-        with pytest.raises(node.Killed):
-            runs.declare(twin.host(fail, at), kubelet=section)
-        outcome = runs.declare(twin.host(), kubelet=section)
-        assert (outcome.error, ours(outcome.remaining)) == ("", []), f"{fail} at {host.acts[at - 1]}"
-        assert twin.kubelet is not None
-        assert twin.kubelet.pid, "no tick came in between"
+    run = lambda host: runs.declare(host, kubelet=section)  # noqa: E731
+    for twin, kubelet, said in killed_twins(fake, run, ("killed", "torn"), CONFIG, OTHER_CONFIG, KEPT):
+        outcome = run(twin.host())
+        assert (outcome.error, ours(outcome.remaining)) == ("", []), said
+        assert kubelet.pid, "no tick came in between"
         assert not runs.remove(twin.host()).error
-        assert twin.get(CONFIG) == BASE, f"{fail} at {host.acts[at - 1]}"
-        assert not twin.has(OTHER_CONFIG) or twin.get(OTHER_CONFIG) == OTHER_BASE, f"{fail} at {host.acts[at - 1]}"
+        assert twin.get(CONFIG) == BASE, said
+        assert not twin.has(OTHER_CONFIG) or twin.get(OTHER_CONFIG) == OTHER_BASE, said
         assert not twin.has(KEPT)
 
 
 def test_whatever_is_refused_all_of_it_is_undone(fake: node.Node) -> None:
     fake_kubelet.install(fake)
     assert not runs.declare(fake.host()).error
-    whole = fake.clone(fake.root.with_name("whole"))
+    whole = twin_of(fake)
     host = whole.host()
     assert not runs.declare(host, kubelet=STATIC).error
     before = fake.fingerprint(CGROUP, "run/corral", "var/lib/corral")
@@ -1125,15 +1100,14 @@ def test_hugepages_that_a_state_file_does_not_fit_restart_the_kubelet_with_that_
     fake: node.Node, kubelet: FakeKubelet
 ) -> None:
     """Nothing of the configuration changes. The kubelet ran on, and would not have started at its next restart."""
-    static = {"memory_manager_policy": "static", "system_reserved": {"memory": "1Gi"}}
-    rolled_out(fake, **static)
+    rolled_out(fake, **STATIC_MEMORY)
     fitting_memory_state(fake, kubelet)
-    rolled_out(fake, **static)
+    rolled_out(fake, **STATIC_MEMORY)
     assert kubelet.acts == ["stop", "start"], "the file fits"
     kubelet.acts.clear()
-    twin = fake.clone(fake.root.with_name("twin"))
+    twin = twin_of(fake)
     host = fake.host()
-    outcome = runs.declare(host, kubelet=static, memory=MORE_PAGES)
+    outcome = runs.declare(host, kubelet=STATIC_MEMORY, memory=MORE_PAGES)
     assert (outcome.error, ours(outcome.remaining), kubelet.acts) == ("", [], ["stop", "start"])
     assert [path.name for path in (fake.root / ROOT[1:]).glob("memory*")] == [
         "memory_manager_state.corral-memory-20231114T221320Z"
@@ -1142,26 +1116,25 @@ def test_hugepages_that_a_state_file_does_not_fit_restart_the_kubelet_with_that_
     assert pages and max(pages) < host.acts.index("run systemctl start -- kubelet.service"), (
         "it counts them at its start"
     )
-    outcome = runs.declare(fake.host(), kubelet=static, memory=MORE_PAGES)
+    outcome = runs.declare(fake.host(), kubelet=STATIC_MEMORY, memory=MORE_PAGES)
     assert (ours(outcome.applied), kubelet.acts) == ([], ["stop", "start"])
     assert twin.kubelet is not None
     twin.kubelet.broken = {}
     before = twin.fingerprint(CGROUP, "run/corral", "var/lib/corral")
-    outcome = runs.declare(twin.host(), kubelet=static, memory=MORE_PAGES)
+    outcome = runs.declare(twin.host(), kubelet=STATIC_MEMORY, memory=MORE_PAGES)
     assert "made to fail" in outcome.error
     assert node.different(before, twin.fingerprint(CGROUP, "run/corral", "var/lib/corral")) == []
 
 
 def test_hugepages_that_the_kernel_does_not_give_restart_a_kubelet_once(fake: node.Node, kubelet: FakeKubelet) -> None:
     """Each rollout drained the node, set the state aside and restarted the kubelet for pages that did not come."""
-    static = {"memory_manager_policy": "static", "system_reserved": {"memory": "1Gi"}}
     memory = {"hugepages": [{"size": "2Mi", "count": 200, "node": "each"}]}
-    rolled_out(fake, **static)
+    rolled_out(fake, **STATIC_MEMORY)
     fitting_memory_state(fake, kubelet)
     kubelet.acts.clear()
     fake.room.update({(0, 2048): 60, (1, 2048): 60})
     for dummy in range(3):
-        outcome = runs.declare(fake.host(), kubelet=static, memory=memory)
+        outcome = runs.declare(fake.host(), kubelet=STATIC_MEMORY, memory=memory)
         assert [change.actual for change in outcome.remaining] == ["60", "60"]
         assert kubelet.acts == ["stop", "start"]
         fitting_memory_state(fake, kubelet)  # as the kubelet writes it when it starts
@@ -1172,14 +1145,13 @@ def test_hugepages_that_the_kernel_would_give_later_wait_for_a_kubelet_that_coun
     fake: node.Node, kubelet: FakeKubelet
 ) -> None:
     """A tick asked for them again after ten minutes, and the running kubelet would not have started again with its state."""
-    static = {"memory_manager_policy": "static", "system_reserved": {"memory": "1Gi"}}
     memory = {"hugepages": [{"size": "2Mi", "count": 200, "node": "each"}]}
     fake.room.update({(0, 2048): 60, (1, 2048): 60})
-    runs.declare(fake.host(), kubelet=static, memory=memory)
+    runs.declare(fake.host(), kubelet=STATIC_MEMORY, memory=memory)
     fitting_memory_state(fake, kubelet)
     kubelet.acts.clear()
     fake.room.clear()
-    for look in (runs.tick, lambda host: runs.declare(host, kubelet=static, memory=memory)):
+    for look in (runs.tick, lambda host: runs.declare(host, kubelet=STATIC_MEMORY, memory=memory)):
         fake.wait(3600)
         look(fake.host())
         assert (fake.pool(0), fake.pool(1), kubelet.acts) == (60, 60, [])
@@ -1189,7 +1161,7 @@ def test_hugepages_that_the_kernel_would_give_later_wait_for_a_kubelet_that_coun
         "starts: stop it for a run that asks for them again, or reboot"
     )
     kubelet.stop(fake)
-    assert runs.declare(fake.host(), kubelet=static, memory=memory).remaining == ()
+    assert runs.declare(fake.host(), kubelet=STATIC_MEMORY, memory=memory).remaining == ()
     assert (fake.pool(0), fake.has(f"{ROOT}/memory_manager_state")) == (200, False)
 
 
@@ -1202,13 +1174,14 @@ def test_a_tick_leaves_hugepages_that_a_kubelet_has_counted_to_a_run(
     count: t.Optional[int], runs_on: bool, fake: node.Node, kubelet: FakeKubelet
 ) -> None:
     """The power went within a rollout. The first tick of the boot took up what was declared, beside a kubelet that was starting."""
-    static = {"memory_manager_policy": "static", "system_reserved": {"memory": "1Gi"}}
     sections: dict[str, t.Any] = {
-        "kubelet": static,
+        "kubelet": STATIC_MEMORY,
         "memory": {"hugepages": [{"size": "2Mi", "count": count, "node": "each"}]} if count else {},
     }
     before = (fake.pool(0), fake.pool(1))
-    runs.declare(fake.host(), kubelet=static, memory={"hugepages": [{"size": "2Mi", "count": 200, "node": "each"}]})
+    runs.declare(
+        fake.host(), kubelet=STATIC_MEMORY, memory={"hugepages": [{"size": "2Mi", "count": 200, "node": "each"}]}
+    )
     fitting_memory_state(fake, kubelet)
     fake.put(state.DECLARED, json.dumps(profile.to_data(node.parsed(**sections))))
     kubelet.acts.clear()
@@ -1218,7 +1191,7 @@ def test_a_tick_leaves_hugepages_that_a_kubelet_has_counted_to_a_run(
         runs.tick(fake.host())
         fake.wait(3600)
         assert (fake.pool(0), fake.pool(1)) == (200, 200)
-    reasons = [one["reason"] for one in json.loads(fake.get(state.STATUS))["items"] if "hugepages" in one["location"]]
+    reasons = [one["reason"] for one in items(fake) if "hugepages" in one["location"]]
     assert len(reasons) == 2
     assert all(LEFT in reason for reason in reasons), reasons
     fake.put("/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages", "150")
@@ -1227,26 +1200,25 @@ def test_a_tick_leaves_hugepages_that_a_kubelet_has_counted_to_a_run(
 
 
 def test_a_tick_mends_hugepages_as_a_kubelet_has_counted_them(fake: node.Node, kubelet: FakeKubelet) -> None:
-    static = {"memory_manager_policy": "static", "system_reserved": {"memory": "1Gi"}}
     for at, pages in enumerate(({"count": 400}, {"count": 200, "node": "each"})):
-        runs.declare(fake.host(), kubelet=static, memory={"hugepages": [{"size": "2Mi", **pages}]})
+        runs.declare(fake.host(), kubelet=STATIC_MEMORY, memory={"hugepages": [{"size": "2Mi", **pages}]})
         fitting_memory_state(fake, kubelet)
         fake.put("/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages", "150")
         fake.put("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "350")
         fake.wait(3600)
         runs.tick(fake.host())
         assert (fake.pool(0), fake.pool(1)) == (200, 200), at
-        assert not [one for one in json.loads(fake.get(state.STATUS))["items"] if "hugepages" in one["location"]]
+        assert not [one for one in items(fake) if "hugepages" in one["location"]]
 
 
 def test_a_tick_changes_hugepages_where_the_kubelet_of_a_state_file_is_gone(
     fake: node.Node, kubelet: FakeKubelet
 ) -> None:
-    static = {"memory_manager_policy": "static", "system_reserved": {"memory": "1Gi"}, "optional": True}
+    static = {**STATIC_MEMORY, "optional": True}
     runs.declare(fake.host(), kubelet=static)
     fitting_memory_state(fake, kubelet)
     kubelet.stop(fake)
-    fake.drop("/usr/lib/systemd/system/kubelet.service")
+    fake.drop(UNIT_FILE)
     pages = {"hugepages": [{"size": "2Mi", "count": 100, "node": "each"}]}
     fake.put(state.DECLARED, json.dumps(profile.to_data(node.parsed(kubelet=static, memory=pages))))
     runs.tick(fake.host())
@@ -1254,6 +1226,9 @@ def test_a_tick_changes_hugepages_where_the_kubelet_of_a_state_file_is_gone(
 
 
 CPU = {"reserved": {"cpus": "0,2,4,6"}, "isolated": {"cpus": "3,7"}}
+MORE_CPUS = {**CPU, "reserved": {"cpus": "0-2,4,6"}}
+HEAD = yaml.safe_dump(fake_kubelet.HEAD)
+KEPT_CPUS, WANTED_CPUS = "0,2,4,6", "0-2,4,6"  # of system services, beside a kubelet that leaves CPU 1 to pods
 
 
 def declared_by_hand(fake: node.Node, **sections: t.Any) -> None:
@@ -1263,6 +1238,44 @@ def declared_by_hand(fake: node.Node, **sections: t.Any) -> None:
 
 def cpus_of(fake: node.Node, *units: str) -> tuple[str, ...]:
     return tuple(fake.get(f"/sys/fs/cgroup/{unit}/cpuset.cpus").strip() for unit in units)
+
+
+def items(fake: node.Node) -> list[dict[str, t.Any]]:
+    found: list[dict[str, t.Any]] = json.loads(fake.get(state.STATUS))["items"]
+    return found
+
+
+def looks(fake: node.Node, kinds: str, sections: dict[str, t.Any], *cpus: str) -> None:
+    """Ticks and runs of a profile, after each of which system services, and the isolated slice, have these CPUs."""
+    for kind in kinds.split():
+        if kind == "run":
+            runs.declare(fake.host(), **sections)
+        else:
+            assert runs.tick(fake.host()) == (2 if items(fake) else 0)
+        assert cpus_of(fake, *("system.slice", "corral_isolated.slice")[: len(cpus)]) == cpus
+
+
+def is_told(fake: node.Node) -> dict[str, t.Any]:
+    """The item of a kubelet that reserves others than the profile does, which says what system services have."""
+    (item,) = items(fake)
+    assert item["reason"].endswith(f"; system services have CPUs {KEPT_CPUS} meanwhile")
+    return item
+
+
+def is_a_kubelet_to_restart(fake: node.Node, way: str = "") -> dict[str, t.Any]:
+    item = is_told(fake)
+    assert (item["subject"], item["property"]) == ("kubelet.service", "files")
+    assert way in item["reason"]
+    return item
+
+
+def is_mended(fake: node.Node) -> None:
+    runs.tick(fake.host())
+    assert cpus_of(fake, "system.slice") == (WANTED_CPUS,)
+    assert runs.tick(fake.host()) == 0
+
+
+PAST_STATE = f"systemctl stop kubelet.service, rm {STATE}, systemctl start kubelet.service"
 
 
 @pytest.mark.parametrize(
@@ -1293,8 +1306,7 @@ def test_a_tick_reserves_no_cpu_that_the_kubelet_may_give_to_a_pod(
         assert cpus_of(fake, "system.slice") == meanwhile[:1]
         if meanwhile[1]:
             assert cpus_of(fake, "corral_isolated.slice") == meanwhile[1:]
-        items = json.loads(fake.get(state.STATUS))["items"]
-        (found,) = [one for one in items if one["manager"] in ("cpu", "kubelet")]
+        (found,) = [one for one in items(fake) if one["manager"] in ("cpu", "kubelet")]
         assert found["subject"] == "reservedSystemCPUs"
         assert f"system services have CPUs {meanwhile[0]} meanwhile" in found["reason"]
         assert json.loads(fake.get("/run/corral/pools.json"))["reserved"] == meanwhile[0]
@@ -1325,7 +1337,7 @@ def test_the_plan_of_another_reserve_has_the_moves_of_a_rollout(
 ) -> None:
     runs.declare(fake.host(), cpu=CPU, kubelet=STATIC)
     file = tmp_path / "profile.json"
-    file.write_text(json.dumps(node.edge(cpu={**CPU, "reserved": {"cpus": "0-2,4,6"}}, kubelet=STATIC)))
+    file.write_text(json.dumps(node.edge(cpu=MORE_CPUS, kubelet=STATIC)))
     assert runs.command(fake.host(), "plan", "--profile", str(file), "--json") == 2
     found = json.loads(capsys.readouterr().out)["changes"]
     moved = [one["wanted"] for one in found if (one["subject"], one["property"]) == ("system.slice", "AllowedCPUs")]
@@ -1337,7 +1349,7 @@ def test_a_tick_takes_cpus_back_that_a_killed_run_reserved_before_the_kubelet_di
     fake: node.Node, kubelet: FakeKubelet
 ) -> None:
     runs.declare(fake.host(), cpu=CPU, kubelet=STATIC)
-    declared_by_hand(fake, cpu={**CPU, "reserved": {"cpus": "0-2,4,6"}}, kubelet=STATIC)
+    declared_by_hand(fake, cpu=MORE_CPUS, kubelet=STATIC)
     fake.host().run("systemctl", "set-property", "--runtime", "system.slice", "AllowedCPUs=0-2,4,6")
     assert cpus_of(fake, "system.slice") == ("0-2,4,6",)
     runs.tick(fake.host())
@@ -1360,10 +1372,9 @@ def test_a_boot_reserves_no_cpu_of_pods_that_the_kubelet_keeps(fake: node.Node, 
 def test_a_run_reserves_no_cpu_that_a_flag_of_the_kubelet_leaves_to_pods(
     fake: node.Node, kubelet: FakeKubelet, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    service = f"/usr/lib/systemd/system/{fake_kubelet.UNIT}"
-    fake.put(service, fake.get(service).replace("--config-dir", "--reserved-cpus=0,2,4,6,3,7 --config-dir"))
+    edit_unit(fake, "--config-dir", "--reserved-cpus=0,2,4,6,3,7 --config-dir")
     kubelet.restart(fake)
-    sections: dict[str, t.Any] = {"cpu": {**CPU, "reserved": {"cpus": "0-2,4,6"}}, "kubelet": STATIC}
+    sections: dict[str, t.Any] = {"cpu": MORE_CPUS, "kubelet": STATIC}
     for dummy in range(2):
         (left,) = runs.declare(fake.host(), **sections).remaining
         assert "the flag --reserved-cpus in" in left.reason
@@ -1380,7 +1391,7 @@ def test_a_run_reserves_no_cpu_that_a_flag_of_the_kubelet_leaves_to_pods(
     assert context is not None
     assert cpuset.format(context.pools.reserved) == published["reserved"] == "0,2,4,6"
     kubelet.stop(fake)
-    fake.put(service, fake.get(service).replace("--reserved-cpus=0,2,4,6,3,7 ", ""))
+    edit_unit(fake, "--reserved-cpus=0,2,4,6,3,7 ", "")
     assert runs.declare(fake.host(), **sections).remaining == ()
     assert cpus_of(fake, "system.slice") == ("0-2,4,6",)
 
@@ -1388,7 +1399,7 @@ def test_a_run_reserves_no_cpu_that_a_flag_of_the_kubelet_leaves_to_pods(
 def others_dropin(fake: node.Node, text: str) -> str:
     """A drop-in of others that is newer than the running kubelet."""
     path = f"{DROPINS}/50-others.conf"
-    fake.put(path, "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n" + text)
+    fake.put(path, HEAD + text)
     fake.changes[path] = time.time() + 60
     return path
 
@@ -1402,7 +1413,7 @@ def removed(fake: node.Node, path: str) -> None:
 def restored(fake: node.Node, path: str) -> None:
     """As cp -p does: the time is that of the copy."""
     before = os.stat(fake.root / path[1:])
-    fake.put(path, "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n")
+    fake.put(path, HEAD)
     os.utime(fake.root / path[1:], (before.st_mtime - 1000,) * 2)
 
 
@@ -1412,34 +1423,24 @@ def test_what_no_file_tells_of_the_running_kubelet_reserves_no_cpu_of_pods(
 ) -> None:
     """A drop-in of others was deleted, as its item says: system services got CPUs of pods, and nothing said that a restart is due."""
     others = f"{DROPINS}/50-others.conf"
-    fake.put(
-        others, "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nreservedSystemCPUs: 0,2-4,6-7\n"
-    )
-    sections: dict[str, t.Any] = {"cpu": {**CPU, "reserved": {"cpus": "0-2,4,6"}}, "kubelet": STATIC}
+    fake.put(others, f"{HEAD}reservedSystemCPUs: 0,2-4,6-7\n")
+    sections: dict[str, t.Any] = {"cpu": MORE_CPUS, "kubelet": STATIC}
     runs.declare(fake.host(), **sections)
     assert kubelet.config["reservedSystemCPUs"] == "0,2-4,6-7"
     assert runs.tick(fake.host()) == 2
     if not has_state:
-        fake.drop("/var/lib/kubelet/cpu_manager_state")
+        fake.drop(STATE)
     changes(fake, others)
     for dummy in range(2):
-        assert runs.tick(fake.host()) == 2
-        assert cpus_of(fake, "system.slice") == ("0,2,4,6",)
-        (item,) = json.loads(fake.get(state.STATUS))["items"]
-        assert (item["subject"], item["property"]) == ("kubelet.service", "files")
-        way = "drain the node, then systemctl stop kubelet.service, rm /var/lib/kubelet/cpu_manager_state, systemctl start"
-        assert (way if has_state else "systemctl restart kubelet.service") in item["reason"]
-        assert item["reason"].endswith("; system services have CPUs 0,2,4,6 meanwhile")
-        runs.declare(fake.host(), **sections)
-        assert cpus_of(fake, "system.slice") == ("0,2,4,6",)
+        looks(fake, "tick", sections, KEPT_CPUS)
+        is_a_kubelet_to_restart(fake, f"drain the node, then {PAST_STATE}" if has_state else "systemctl restart kubelet.service")  # fmt: skip
+        looks(fake, "run", sections, KEPT_CPUS)
     kubelet.stop(fake)
     if has_state:
-        fake.drop("/var/lib/kubelet/cpu_manager_state")
+        fake.drop(STATE)
     fake.changes.clear()  # A minute later.
     kubelet.start(fake)
-    runs.tick(fake.host())
-    assert cpus_of(fake, "system.slice") == ("0-2,4,6",)
-    assert runs.tick(fake.host()) == 0
+    is_mended(fake)
 
 
 @pytest.mark.parametrize("text", [None, '{"res'])
@@ -1448,32 +1449,25 @@ def test_what_was_published_is_known_by_the_slices_where_it_is_lost(
 ) -> None:
     """With a file that the running kubelet has not read, and without the pools of before, its pods lost a CPU to system services."""
     shares = {**STATIC, "cpu_manager_policy_options": {"strict-cpu-reservation": False}}
-    runs.declare(fake.host(), cpu={"reserved": {"cpus": "0,2,4,6"}}, kubelet=shares)
-    others_dropin(fake, "reservedSystemCPUs: 0-2,4,6\n")
-    declared_by_hand(fake, cpu={"reserved": {"cpus": "0-2,4,6"}}, kubelet=shares)
-    if text is None:
-        fake.drop("/run/corral/pools.json")
-    else:
-        fake.put("/run/corral/pools.json", text)
-    for dummy in range(2):
-        runs.tick(fake.host())
-        assert cpus_of(fake, "system.slice") == ("0,2,4,6",)
-    assert kubelet.config["reservedSystemCPUs"] == "0,2,4,6"
+    runs.declare(fake.host(), cpu={"reserved": {"cpus": KEPT_CPUS}}, kubelet=shares)
+    others_dropin(fake, f"reservedSystemCPUs: {WANTED_CPUS}\n")
+    declared_by_hand(fake, cpu={"reserved": {"cpus": WANTED_CPUS}}, kubelet=shares)
+    fake.drop("/run/corral/pools.json") if text is None else fake.put("/run/corral/pools.json", text)
+    looks(fake, "tick tick", {}, KEPT_CPUS)
+    assert kubelet.config["reservedSystemCPUs"] == KEPT_CPUS
 
 
 def test_a_reserve_that_pods_have_as_a_whole_gives_system_services_nothing_of_it(
     fake: node.Node, kubelet: FakeKubelet
 ) -> None:
     """A file came with an earlier time, and reserves only CPUs that the running kubelet has for pods."""
-    runs.declare(fake.host(), cpu={"reserved": {"cpus": "0,2,4,6"}}, kubelet=STATIC)
+    runs.declare(fake.host(), cpu={"reserved": {"cpus": KEPT_CPUS}}, kubelet=STATIC)
     others = others_dropin(fake, "reservedSystemCPUs: 1,5\n")
-    os.utime(fake.root / others[1:], (0, 0))
-    os.utime(fake.root / DROPINS[1:], (0, 0))
+    for path in (others, DROPINS):
+        os.utime(fake.root / path[1:], (0, 0))
     declared_by_hand(fake, cpu={"reserved": {"cpus": "1,5"}}, kubelet=STATIC)
-    for dummy in range(2):
-        runs.tick(fake.host())
-        assert cpus_of(fake, "system.slice") == ("0,2,4,6",)
-    assert kubelet.config["reservedSystemCPUs"] == "0,2,4,6"
+    looks(fake, "tick tick", {}, KEPT_CPUS)
+    assert kubelet.config["reservedSystemCPUs"] == KEPT_CPUS
 
 
 @pytest.mark.parametrize("mends", ["by hand", "run", "boot"])
@@ -1482,34 +1476,41 @@ def test_a_kubelet_that_does_not_start_with_its_state_bounds_the_pools_and_says_
 ) -> None:
     """It was restarted without its state set aside: the pools kept to less than declared, and the node was in sync."""
     others = f"{DROPINS}/50-others.conf"
-    fake.put(
-        others, "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nreservedSystemCPUs: 0,2-4,6-7\n"
-    )
-    sections: dict[str, t.Any] = {"cpu": {**CPU, "reserved": {"cpus": "0-2,4,6"}}, "kubelet": STATIC}
+    fake.put(others, f"{HEAD}reservedSystemCPUs: 0,2-4,6-7\n")
+    sections: dict[str, t.Any] = {"cpu": MORE_CPUS, "kubelet": STATIC}
     runs.declare(fake.host(), **sections)
     fake.drop(others)
     kubelet.restart(fake)
     assert not kubelet.pid
     for dummy in range(2):
-        assert runs.tick(fake.host()) == 2
-        assert cpus_of(fake, "system.slice") == ("0,2,4,6",)
-        (item,) = json.loads(fake.get(state.STATUS))["items"]
-        assert (item["subject"], item["property"]) == ("kubelet.service", "files")
+        looks(fake, "tick", sections, KEPT_CPUS)
+        item = is_a_kubelet_to_restart(fake, f"then {PAST_STATE}")
         assert (item["actual"], item["wanted"]) == (f"{STATE} has CPUs 1 for pods", "reserved")
-        assert f"then systemctl stop kubelet.service, rm {STATE}, systemctl start kubelet.service" in item["reason"]
-        assert item["reason"].endswith("; system services have CPUs 0,2,4,6 meanwhile")
     if mends == "by hand":
         fake.drop(STATE)
     elif mends == "run":
         assert runs.declare(fake.host(), **sections).remaining == (), "the state is aside, so nothing bounds the pools"
-        assert cpus_of(fake, "system.slice") == ("0-2,4,6",)
+        assert cpus_of(fake, "system.slice") == (WANTED_CPUS,)
     else:
         runs.tick(fake.host(), at_boot=True)
     kubelet.start(fake)
     assert kubelet.pid
-    runs.tick(fake.host())
-    assert cpus_of(fake, "system.slice") == ("0-2,4,6",)
-    assert runs.tick(fake.host()) == 0
+    is_mended(fake)
+
+
+def static_by_others(fake: node.Node, kubelet: FakeKubelet) -> str:
+    """A drop-in of others has the policy static, without strict-cpu-reservation, and reserves what system services have."""
+    others = f"{DROPINS}/50-others.conf"
+    fake.put(others, f"{HEAD}reservedSystemCPUs: {KEPT_CPUS}\ncpuManagerPolicy: static\n")
+    kubelet.stop(fake)
+    fake.drop(STATE)
+    kubelet.start(fake)
+    return others
+
+
+def give_cpu_1_to_a_pod(fake: node.Node) -> None:
+    rows = {"policyName": "static", "defaultCpuSet": "0,2-7", "entries": {"uid": {"main": "1"}}, "checksum": 0}
+    fake.put(STATE, json.dumps(rows))
 
 
 @pytest.mark.parametrize("policy", ["static", "none"])
@@ -1517,34 +1518,23 @@ def test_a_reserve_has_no_cpu_of_a_pod_alone_without_strict_reservation_either(
     policy: str, fake: node.Node, kubelet: FakeKubelet
 ) -> None:
     """A drop-in of others went, as its item says, and the kubelet does not start any more: system services got a pod's own CPU."""
-    others = f"{DROPINS}/50-others.conf"
-    head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
-    fake.put(others, f"{head}reservedSystemCPUs: 0,2,4,6\ncpuManagerPolicy: static\n")
-    kubelet.stop(fake)
-    fake.drop(STATE)
-    kubelet.start(fake)
+    others = static_by_others(fake, kubelet)
     section = {"cpu_manager_policy": policy, "max_pods": 50}
-    sections: dict[str, t.Any] = {"cpu": {"reserved": {"cpus": "0-2,4,6"}}, "kubelet": section}
-    runs.declare(fake.host(), **sections)
-    assert kubelet.config["reservedSystemCPUs"] == "0,2,4,6"
-    rows = {"policyName": "static", "defaultCpuSet": "0,2-7", "entries": {"uid": {"main": "1"}}, "checksum": 0}
-    fake.put(STATE, json.dumps(rows))
+    runs.declare(fake.host(), cpu={"reserved": {"cpus": WANTED_CPUS}}, kubelet=section)
+    assert kubelet.config["reservedSystemCPUs"] == KEPT_CPUS
+    give_cpu_1_to_a_pod(fake)
     fake.drop(others)
     fake.changes[DROPINS] = 0.0
     for runs_now in (True, False):
         for dummy in range(2):
-            assert runs.tick(fake.host()) == 2
-            assert cpus_of(fake, "system.slice") == ("0,2,4,6",)
-            (item,) = json.loads(fake.get(state.STATUS))["items"]
-            assert f"then systemctl stop kubelet.service, rm {STATE}, systemctl start kubelet.service" in item["reason"]
-            assert item["reason"].endswith("; system services have CPUs 0,2,4,6 meanwhile")
+            looks(fake, "tick", {}, KEPT_CPUS)
+            assert f"then {PAST_STATE}" in is_told(fake)["reason"]
         kubelet.restart(fake)
         assert not kubelet.pid, runs_now
     fake.drop(STATE)
     kubelet.start(fake)
-    runs.tick(fake.host())
-    assert (bool(kubelet.pid), cpus_of(fake, "system.slice")) == (True, ("0-2,4,6",))
-    assert runs.tick(fake.host()) == 0
+    is_mended(fake)
+    assert kubelet.pid
 
 
 @pytest.mark.parametrize("files", ["none", "static"])
@@ -1552,25 +1542,16 @@ def test_a_kubelet_that_reserves_none_by_its_files_leaves_pods_their_cpus(
     files: str, fake: node.Node, kubelet: FakeKubelet
 ) -> None:
     """The file that reserved CPUs went, and Corral had written none of its own: it would have changed nothing."""
-    others = f"{DROPINS}/50-others.conf"
-    head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
-    fake.put(others, f"{head}reservedSystemCPUs: 0,2,4,6\ncpuManagerPolicy: static\n")
-    kubelet.stop(fake)
-    fake.drop(STATE)
-    kubelet.start(fake)
-    cpu = {"reserved": {"cpus": "0-2,4,6"}}
-    runs.declare(fake.host(), cpu=cpu, kubelet={"cpu_manager_policy": "static"})
-    assert (kubelet.config["reservedSystemCPUs"], fake.has(DROPIN)) == ("0,2,4,6", False)
-    rows = {"policyName": "static", "defaultCpuSet": "0,2-7", "entries": {"uid": {"main": "1"}}, "checksum": 0}
-    fake.put(STATE, json.dumps(rows))
-    fake.put(others, f"{head}cpuManagerPolicy: {files}\n")
+    others = static_by_others(fake, kubelet)
+    runs.declare(fake.host(), cpu={"reserved": {"cpus": WANTED_CPUS}}, kubelet={"cpu_manager_policy": "static"})
+    assert (kubelet.config["reservedSystemCPUs"], fake.has(DROPIN)) == (KEPT_CPUS, False)
+    give_cpu_1_to_a_pod(fake)
+    fake.put(others, f"{HEAD}cpuManagerPolicy: {files}\n")
     fake.changes.update({others: 0.0, DROPINS: 0.0})
     for dummy in range(2):
-        assert runs.tick(fake.host()) == 2
-        assert cpus_of(fake, "system.slice") == ("0,2,4,6",)
-        items = json.loads(fake.get(state.STATUS))["items"]
-        (reason,) = [one["reason"] for one in items if one["subject"] == "reservedSystemCPUs"]
-        assert reason.endswith("; system services have CPUs 0,2,4,6 meanwhile")
+        looks(fake, "tick", {}, KEPT_CPUS)
+        (reason,) = [one["reason"] for one in items(fake) if one["subject"] == "reservedSystemCPUs"]
+        assert reason.endswith(f"; system services have CPUs {KEPT_CPUS} meanwhile")
 
 
 def followed(fake: node.Node, kubelet: FakeKubelet, said: str) -> None:
@@ -1645,32 +1626,28 @@ def test_a_run_reserves_no_cpu_of_pods_where_something_stands_against_changing_t
 ) -> None:
     """A tick had applied the profile as far as it can, so that a run reported what stood against the rest, and took the CPUs."""
     runs.declare(fake.host(), cpu=CPU, kubelet=STATIC)
-    cpu = {**CPU, "reserved": {"cpus": "0-2,4,6"}}
-    declared_by_hand(fake, cpu=cpu, kubelet=STATIC)
+    sections: dict[str, t.Any] = {"cpu": MORE_CPUS, "kubelet": STATIC}
+    declared_by_hand(fake, **sections)
     runs.tick(fake.host())
     OBSTACLES[obstacle](fake, kubelet)
-    for look in (runs.tick, lambda host: runs.declare(host, cpu=cpu, kubelet=STATIC), runs.tick):
-        look(fake.host())
-        assert cpus_of(fake, "system.slice") == ("0,2,4,6",)
-        assert json.loads(fake.get("/run/corral/pools.json"))["reserved"] == "0,2,4,6"
+    for look in ("tick", "run", "tick"):
+        looks(fake, look, sections, KEPT_CPUS)
+        assert json.loads(fake.get("/run/corral/pools.json"))["reserved"] == KEPT_CPUS
     assert kubelet.config["reservedSystemCPUs"] == "0,2-4,6-7"
-    (left,) = ours(runs.declare(fake.host(), cpu=cpu, kubelet=STATIC).remaining)
-    assert left.reason.endswith("; system services have CPUs 0,2,4,6 meanwhile")
+    (left,) = ours(runs.declare(fake.host(), **sections).remaining)
+    assert left.reason.endswith(f"; system services have CPUs {KEPT_CPUS} meanwhile")
 
 
 def test_a_configuration_that_cannot_be_read_gives_no_cpu_of_pods_away(fake: node.Node) -> None:
     """The flag that wins left CPU 1 to pods, and a torn file of others let a tick reserve it."""
     kubelet = fake_kubelet.install(fake, flags="--reserved-cpus=0,2,4,6,3,7")
-    sections: dict[str, t.Any] = {"cpu": {**CPU, "reserved": {"cpus": "0-2,4,6"}}, "kubelet": STATIC}
+    sections: dict[str, t.Any] = {"cpu": MORE_CPUS, "kubelet": STATIC}
     runs.declare(fake.host(), **sections)
     path = others_dropin(fake, "maxPods: [")
-    for look in (runs.tick, lambda host: runs.declare(host, **sections), runs.tick):
-        look(fake.host())
-        assert cpus_of(fake, "system.slice", "corral_isolated.slice") == ("0,2,4,6", "3,7")
+    looks(fake, "tick run tick", sections, KEPT_CPUS, "3,7")
     fake.drop(path)
     kubelet.restart(fake)
-    runs.tick(fake.host())
-    assert cpus_of(fake, "system.slice", "corral_isolated.slice") == ("0,2,4,6", "3,7")
+    looks(fake, "tick", sections, KEPT_CPUS, "3,7")
 
 
 @pytest.mark.parametrize("by_hand", [True, False])
@@ -1678,24 +1655,19 @@ def test_a_file_that_the_running_kubelet_has_not_read_gives_no_cpu_of_pods_away(
     by_hand: bool, fake: node.Node, kubelet: FakeKubelet
 ) -> None:
     runs.declare(fake.host(), cpu=CPU, kubelet=STATIC)
-    cpu = {**CPU, "reserved": {"cpus": "0-2,4,6"}}
+    sections: dict[str, t.Any] = {"cpu": MORE_CPUS, "kubelet": STATIC}
     if by_hand:
-        declared_by_hand(fake, cpu=cpu, kubelet=STATIC)
+        declared_by_hand(fake, **sections)
         runs.tick(fake.host())
     path = others_dropin(fake, 'reservedSystemCPUs: "0-4,6-7"\n')
-    for look in (lambda host: runs.declare(host, cpu=cpu, kubelet=STATIC), runs.tick):
-        look(fake.host())
-        assert cpus_of(fake, "system.slice") == ("0,2,4,6",)
-        (item,) = json.loads(fake.get(state.STATUS))["items"]
-        assert (item["subject"], item["property"]) == ("kubelet.service", "files")
-        assert item["reason"].endswith("; system services have CPUs 0,2,4,6 meanwhile")
+    for look in ("run", "tick"):
+        looks(fake, look, sections, KEPT_CPUS)
+        is_a_kubelet_to_restart(fake)
     assert kubelet.config["reservedSystemCPUs"] == "0,2-4,6-7"
     fake.drop(STATE)
     kubelet.restart(fake)
     del fake.changes[path]
-    runs.tick(fake.host())
-    assert cpus_of(fake, "system.slice") == ("0-2,4,6",)
-    assert json.loads(fake.get(state.STATUS))["in_sync"]
+    is_mended(fake)
 
 
 def test_a_section_that_is_left_out_gives_no_cpu_of_pods_away_before_the_kubelet_restarts(
@@ -1704,19 +1676,16 @@ def test_a_section_that_is_left_out_gives_no_cpu_of_pods_away_before_the_kubelet
     """A tick that found the profile, or one after a power cut in the run, reserved CPUs while the kubelet had its keys as before."""
     runs.declare(fake.host(), cpu=CPU, kubelet=STATIC)
     fill_with_pod(fake, kubelet)
-    cpu = {**CPU, "reserved": {"cpus": "0-2,4,6"}}
-    declared_by_hand(fake, cpu=cpu)
+    declared_by_hand(fake, cpu=MORE_CPUS)
     runs.tick(fake.host())
     # Pods would lose their CPUs by the restart: once a tick has applied the profile, a run says so instead of being refused.
-    for look in (runs.tick, lambda host: runs.declare(host, cpu=cpu), runs.tick):
-        look(fake.host())
-        assert cpus_of(fake, "system.slice") == ("0,2,4,6",)
-        (item,) = json.loads(fake.get(state.STATUS))["items"]
-        assert item["reason"].endswith("; system services have CPUs 0,2,4,6 meanwhile")
+    for look in ("tick", "run", "tick"):
+        looks(fake, look, {"cpu": MORE_CPUS}, KEPT_CPUS)
+        is_told(fake)
     assert (kubelet.acts, kubelet.config["reservedSystemCPUs"]) == ([], "0,2-4,6-7")
     shutil.rmtree(fake.root / "sys/fs/cgroup/kubepods.slice")
-    assert runs.declare(fake.host(), cpu=cpu).remaining == ()
-    assert cpus_of(fake, "system.slice") == ("0-2,4,6",)
+    assert runs.declare(fake.host(), cpu=MORE_CPUS).remaining == ()
+    assert cpus_of(fake, "system.slice") == (WANTED_CPUS,)
     assert kubelet.config.get("reservedSystemCPUs") is None
 
 
@@ -1741,7 +1710,7 @@ def test_the_kubelet_gives_no_pod_the_cpus_that_a_workload_keeps_until_it_stops(
         assert runs.tick(fake.host()) == 0
     services.stop(fake, "own.service")
     runs.tick(fake.host())
-    (item,) = json.loads(fake.get(state.STATUS))["items"]
+    (item,) = items(fake)
     assert (item["subject"], item["actual"], item["wanted"]) == ("reservedSystemCPUs", "0,2,4,6", "0,4")
     assert runs.declare(fake.host(), cpu=reserved, kubelet=STATIC, workloads=[own]).remaining == ()
     assert kubelet.config["reservedSystemCPUs"] == "0,4"
@@ -1749,15 +1718,11 @@ def test_the_kubelet_gives_no_pod_the_cpus_that_a_workload_keeps_until_it_stops(
 
 def test_the_files_of_a_kubelet_that_is_gone_bound_nothing(fake: node.Node, kubelet: FakeKubelet) -> None:
     """A package that is removed leaves /var/lib/kubelet; k3s, which leaves the section out, may run there by then."""
-    optional = {**STATIC, "optional": True}
     fake.put(CONFIG, fake.get(CONFIG) + 'reservedSystemCPUs: "0"\n')
     kubelet.stop(fake)
     unit_removed(fake)
     put_process(fake, "k3s-server")
-    cpu = {**CPU, "reserved": {"cpus": "0-2,4,6"}}
-    for look in (lambda host: runs.declare(host, cpu=cpu, kubelet=optional), runs.tick):
-        look(fake.host())
-        assert cpus_of(fake, "system.slice", "corral_isolated.slice") == ("0-2,4,6", "3,7")
+    looks(fake, "run tick", {"cpu": MORE_CPUS, "kubelet": {**STATIC, "optional": True}}, WANTED_CPUS, "3,7")
 
 
 def test_a_start_of_a_workload_reserves_no_cpu_that_the_kubelet_may_give_to_a_pod(
@@ -1765,8 +1730,7 @@ def test_a_start_of_a_workload_reserves_no_cpu_that_the_kubelet_may_give_to_a_po
 ) -> None:
     workload = {"name": "batch", "match": {"unit": "batch.service"}, "hold": "running", "limits": {"cpu": "500m"}}
     assert not runs.declare(fake.host(), cpu=CPU, kubelet=STATIC, workloads=[workload]).error
-    cpu = {**CPU, "reserved": {"cpus": "0-2,4,6"}}
-    declared_by_hand(fake, cpu=cpu, kubelet=STATIC, workloads=[workload])
+    declared_by_hand(fake, cpu=MORE_CPUS, kubelet=STATIC, workloads=[workload])
     admit_workload.start(fake.host(), "batch", "a-run")
     assert cpus_of(fake, "system.slice") == ("0,2,4,6",)
     runs.tick(fake.host())
@@ -1790,12 +1754,11 @@ def test_a_start_is_not_refused_for_what_stands_against_changing_the_kubelet(
 
 
 def test_hugepages_that_are_no_longer_declared_restart_a_kubelet_as_well(fake: node.Node, kubelet: FakeKubelet) -> None:
-    static = {"memory_manager_policy": "static", "system_reserved": {"memory": "1Gi"}}
-    assert runs.declare(fake.host(), kubelet=static, memory=MORE_PAGES).remaining == ()
+    assert runs.declare(fake.host(), kubelet=STATIC_MEMORY, memory=MORE_PAGES).remaining == ()
     fitting_memory_state(fake, kubelet)
     kubelet.acts.clear()
     for dummy in range(2):
-        assert runs.declare(fake.host(), kubelet=static, memory={}).remaining == ()
+        assert runs.declare(fake.host(), kubelet=STATIC_MEMORY, memory={}).remaining == ()
         assert kubelet.acts == ["stop", "start"]
         fitting_memory_state(fake, kubelet)
 
@@ -1808,26 +1771,25 @@ def configured_by_others(fake: node.Node, kubelet: FakeKubelet) -> None:
 
 @pytest.mark.parametrize("leave", [runs.remove, lambda host: runs.declare(host, memory={})], ids=["removal", "section"])
 def test_hugepages_that_go_back_restart_a_kubelet_whose_configuration_stays(
-    leave: t.Callable[[Host], Outcome], fake: node.Node, kubelet: FakeKubelet
+    leave: Leave, fake: node.Node, kubelet: FakeKubelet
 ) -> None:
     """Others configure by now what the profile declared. The kubelet ran on, and would not have started at its next restart."""
-    static = {"memory_manager_policy": "static", "system_reserved": {"memory": "1Gi"}}
-    runs.declare(fake.host(), kubelet=static, memory=MORE_PAGES)
+    runs.declare(fake.host(), kubelet=STATIC_MEMORY, memory=MORE_PAGES)
     configured_by_others(fake, kubelet)
     fitting_memory_state(fake, kubelet)
     kubelet.acts.clear()
     host = fake.host()
     assert leave(host).error == ""
     assert kubelet.acts == ["stop", "start"]
-    names = [path.name.rpartition("-")[0] for path in (fake.root / ROOT[1:]).glob("memory*")]
-    assert names == ["memory_manager_state.corral-memory"]
+    assert set_aside(fake, "memory") == ["memory_manager_state.corral-memory"]
+    assert not fake.has(f"{ROOT}/memory_manager_state")
     pages = [at for at, act in enumerate(host.acts) if "nr_hugepages" in act]
     assert pages and max(pages) < host.acts.index("run systemctl start -- kubelet.service")
 
 
 @LEAVE
 def test_a_kubelet_runs_on_that_others_configure_as_the_profile_did(
-    leave: t.Callable[[Host], Outcome], fake: node.Node, kubelet: FakeKubelet
+    leave: Leave, fake: node.Node, kubelet: FakeKubelet
 ) -> None:
     rolled_out(fake, **PODS)
     configured_by_others(fake, kubelet)
@@ -1838,18 +1800,17 @@ def test_a_kubelet_runs_on_that_others_configure_as_the_profile_did(
 
 @LEAVE
 def test_a_stopped_kubelet_starts_with_hugepages_that_went_back(
-    leave: t.Callable[[Host], Outcome], fake: node.Node, kubelet: FakeKubelet
+    leave: Leave, fake: node.Node, kubelet: FakeKubelet
 ) -> None:
-    static = {"memory_manager_policy": "static", "system_reserved": {"memory": "1Gi"}}
-    runs.declare(fake.host(), kubelet=static, memory=MORE_PAGES)
+    runs.declare(fake.host(), kubelet=STATIC_MEMORY, memory=MORE_PAGES)
     configured_by_others(fake, kubelet)
     fitting_memory_state(fake, kubelet)
     kubelet.stop(fake)
     kubelet.acts.clear()
     outcome = runs.remove(fake.host()) if leave is runs.remove else runs.declare(fake.host(), memory={})
     assert (outcome.error, kubelet.acts) == ("", [])
-    names = [path.name.rpartition("-")[0] for path in (fake.root / ROOT[1:]).glob("memory*")]
-    assert names == ["memory_manager_state.corral-memory"]
+    assert set_aside(fake, "memory") == ["memory_manager_state.corral-memory"]
+    assert not fake.has(f"{ROOT}/memory_manager_state")
 
 
 def test_a_file_of_this_name_that_was_there_before_comes_back_and_its_state_stays(
@@ -1871,10 +1832,9 @@ def test_a_file_of_this_name_that_was_there_before_comes_back_and_its_state_stay
 
 @LEAVE
 def test_hugepages_that_go_back_take_no_memory_from_pods_without_a_word_about_draining(
-    leave: t.Callable[[Host], Outcome], fake: node.Node, kubelet: FakeKubelet
+    leave: Leave, fake: node.Node, kubelet: FakeKubelet
 ) -> None:
-    static = {"memory_manager_policy": "static", "system_reserved": {"memory": "1Gi"}}
-    runs.declare(fake.host(), kubelet=static, memory=MORE_PAGES)
+    runs.declare(fake.host(), kubelet=STATIC_MEMORY, memory=MORE_PAGES)
     fake.put(CONFIG, yaml.safe_dump({**yaml.safe_load(BASE), **yaml.safe_load(fake.get(DROPIN))}))
     exclusive_pod(fake)
     fake.drop(STATE)
@@ -1889,7 +1849,7 @@ def test_hugepages_that_go_back_take_no_memory_from_pods_without_a_word_about_dr
         assert line.startswith(f"kubelet.drain: the kubelet would not start with {ROOT}/memory_manager_state, which")
         assert "default/web" in line
     assert (kubelet.acts, node.different(before, fake.fingerprint())) == ([], [])
-    rolled_out = runs.declare(fake.host(), kubelet={**static, "drain": "none"}, memory=MORE_PAGES)
+    rolled_out = runs.declare(fake.host(), kubelet={**STATIC_MEMORY, "drain": "none"}, memory=MORE_PAGES)
     assert (rolled_out.error, kubelet.acts) == ("", [])
     assert leave(fake.host()).error == ""
     assert kubelet.acts == ["stop", "start"]
@@ -1905,8 +1865,7 @@ def test_a_kubelet_of_others_that_hugepages_keep_from_starting_again_is_told(
     fitting_memory_state(fake, kubelet)
 
     def notes(memory: dict[str, t.Any]) -> list[str]:
-        context = planning.compile_profile(fake.host(), node.parsed(memory=memory), fresh=True)
-        return [note for note in planning.plan_profile(fake.host(), context).notes if "start again" in note]
+        return [note for note in notes_of(fake, memory=memory) if "start again" in note]
 
     assert notes({}) == []
     (note,) = notes(MORE_PAGES)
@@ -1915,10 +1874,10 @@ def test_a_kubelet_of_others_that_hugepages_keep_from_starting_again_is_told(
     )
     kubelet.stop(fake)
     assert notes(MORE_PAGES) == [note], "nor one that is stopped"
-    unit = fake.get("/usr/lib/systemd/system/kubelet.service")
-    fake.drop("/usr/lib/systemd/system/kubelet.service")
+    unit = fake.get(UNIT_FILE)
+    fake.drop(UNIT_FILE)
     assert notes(MORE_PAGES) == [], "of one that was removed its files are left"
-    fake.put("/usr/lib/systemd/system/kubelet.service", unit)
+    fake.put(UNIT_FILE, unit)
     kubelet.start(fake)
     assert runs.declare(fake.host(), memory=MORE_PAGES).error == ""
     assert notes(MORE_PAGES) == []
@@ -1937,12 +1896,11 @@ def test_a_kubelet_of_others_that_hugepages_keep_from_starting_again_is_told(
 def test_hugepages_that_a_state_file_does_not_fit_are_refused_where_the_kubelet_cannot_be_restarted(
     fake: node.Node, kubelet: FakeKubelet
 ) -> None:
-    static = {"memory_manager_policy": "static", "system_reserved": {"memory": "1Gi"}}
-    rolled_out(fake, **static)
+    rolled_out(fake, **STATIC_MEMORY)
     fitting_memory_state(fake, kubelet)
     masked(fake)
     with pytest.raises(CorralError, match="once stopped, it could not be started again"):
-        runs.declare(fake.host(), kubelet=static, memory=MORE_PAGES)
+        runs.declare(fake.host(), kubelet=STATIC_MEMORY, memory=MORE_PAGES)
     assert (kubelet.acts, bool(kubelet.pid)) == (["stop", "start"], True)
 
 
@@ -1950,18 +1908,16 @@ def test_a_kubelet_that_runs_on_and_could_not_start_again_or_has_not_counted_hug
     fake: node.Node, kubelet: FakeKubelet
 ) -> None:
     rolled_out(fake, **STATIC)
-    context = planning.compile_profile(fake.host(), node.parsed(kubelet=STATIC, memory=MORE_PAGES), fresh=True)
-    notes = planning.plan_profile(fake.host(), context).notes
+    notes = notes_of(fake, kubelet=STATIC, memory=MORE_PAGES)
     counted = "the kubelet counts hugepages when it starts: systemctl restart kubelet.service once they are there"
     assert counted in notes
     assert not [note for note in notes if "would not start again" in note]
     fake.set_online(5)
-    context = planning.compile_profile(fake.host(), node.parsed(kubelet=STATIC), fresh=True)
-    plan = planning.plan_profile(fake.host(), context)
-    (note,) = [note for note in plan.notes if "would not start again" in note]
+    notes = notes_of(fake, kubelet=STATIC)
+    (note,) = [note for note in notes if "would not start again" in note]
     assert note.startswith(f"the kubelet would not start again with {STATE}: current set of available CPUs")
-    assert counted not in plan.notes
-    assert ours(plan.changes) == [], "it does not end a kubelet that runs for what no run of Corral did"
+    assert counted not in notes
+    assert planned(fake, **STATIC) == [], "it does not end a kubelet that runs for what no run of Corral did"
 
 
 def test_at_boot_a_state_of_other_cpus_goes_before_the_kubelet_starts(fake: node.Node, kubelet: FakeKubelet) -> None:
@@ -1991,7 +1947,7 @@ def test_a_drop_in_that_the_kubelet_read_and_that_is_gone_shows_in_its_folder(
 ) -> None:
     """The pools would take the CPUs that the kubelet, by what it read, gives to pods."""
     path = f"{DROPINS}/20-others/50.conf"
-    fake.put(path, "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\npodsPerCore: 9\n")
+    fake.put(path, f"{HEAD}podsPerCore: 9\n")
     kubelet.restart(fake)
     rolled_out(fake, **PODS)
     assert planned(fake, **PODS) == []
@@ -2080,7 +2036,7 @@ def linked(fake: node.Node) -> None:
 
 def without_own_file(fake: node.Node) -> None:
     fake_kubelet.install(fake, dropins=False)
-    unit = "/usr/lib/systemd/system/kubelet.service"
+    unit = UNIT_FILE
     fake.put("/etc/app/settings.yaml", BASE)
     for path in (unit, f"/proc/{fake.kubelet.pid if fake.kubelet else 0}/cmdline"):
         fake.put(path, fake.get(path).replace(CONFIG, "/etc/app/settings.yaml"))
@@ -2138,7 +2094,7 @@ def test_a_tick_leaves_the_file_of_a_kubelet_that_is_gone_to_a_run(fake: node.No
     section = {**PODS, "optional": True}
     rolled_out(fake, **section)
     kubelet.stop(fake)
-    for path in ("/usr/lib/systemd/system/kubelet.service", CONFIG):
+    for path in (UNIT_FILE, CONFIG):
         fake.drop(path)
     runs.tick(fake.host())
     assert fake.has(DROPIN)
@@ -2173,9 +2129,7 @@ def test_reserves_that_are_in_use_already_are_told_before_a_change(
         fake.put(f"{pids}/pids.current", f"{tasks}\n")
 
     def notes(**section: t.Any) -> list[str]:
-        context = planning.compile_profile(fake.host(), node.parsed(kubelet=section), fresh=True)
-        found = planning.plan_profile(fake.host(), context).notes
-        return [note for note in found if note.startswith("what runs beside pods")]
+        return [note for note in notes_of(fake, kubelet=section) if note.startswith("what runs beside pods")]
 
     (memory,) = notes(system_reserved={"memory": "1Gi"}, kube_reserved={"memory": "700Mi"})
     assert memory.startswith(
@@ -2194,8 +2148,7 @@ def test_a_change_that_is_not_confirmed_goes_back_by_the_unit_that_may_restart_t
 ) -> None:
     assert not runs.install(fake.host()).error
     rolled_out(fake, **STATIC)
-    new = node.parsed(kubelet={"cpu_manager_policy": "none"})
-    assert not confirming.declare(fake.host(), new, None, confirming.Terms(120)).error
+    unconfirmed(fake, kubelet={"cpu_manager_policy": "none"})
     assert kubelet.config["cpuManagerPolicy"] == "none"
     kubelet.acts.clear()
     fake.wait(121)
@@ -2210,14 +2163,12 @@ def test_a_change_that_is_not_confirmed_goes_back_by_the_unit_that_may_restart_t
     assert runs.command(fake.host(), "confirm", "--tick") == 0
     assert (kubelet.config["cpuManagerPolicy"], bool(kubelet.pid)) == ("static", True)
     assert (kubelet.acts[-2:], fake.has(state.UNCONFIRMED)) == (["stop", "start"], False)
-    names = sorted(path.name for path in (fake.root / ROOT[1:]).glob("*.corral-*"))
-    assert [name.rpartition("-")[0] for name in names] == ["cpu_manager_state.corral-policy"] * 2
+    assert set_aside(fake) == ["cpu_manager_state.corral-policy"] * 2
     assert json.loads(fake.get(STATE))["policyName"] == "static"
 
 
 def test_what_pods_may_have_is_told_before_a_change(fake: node.Node, kubelet: FakeKubelet) -> None:
-    context = planning.compile_profile(fake.host(), node.parsed(kubelet={**STATIC, "max_pods": 20}), fresh=True)
-    notes = planning.plan_profile(fake.host(), context).notes
+    notes = notes_of(fake, kubelet={**STATIC, "max_pods": 20})
     assert "allocatable cpu of the kubelet: 8 -> 2 (of 8)" in notes
     assert "allocatable pods of the kubelet: 110 -> 20 (of 20)" in notes
     assert any(
@@ -2332,11 +2283,11 @@ def masked(fake: node.Node) -> None:
 
 
 def unit_removed(fake: node.Node) -> None:
-    fake.drop("/usr/lib/systemd/system/kubelet.service")
+    fake.drop(UNIT_FILE)
 
 
 def transient(fake: node.Node) -> None:
-    unit = "/usr/lib/systemd/system/kubelet.service"
+    unit = UNIT_FILE
     fake.put("/run/systemd/transient/kubelet.service", fake.get(unit))
     fake.drop(unit)
 
@@ -2363,15 +2314,15 @@ def test_a_kubelet_that_could_not_be_started_again_is_not_stopped(
 
 
 @pytest.mark.parametrize("dropins", [False, True])
-@pytest.mark.parametrize("take_back", [runs.remove, runs.declare])
+@LEAVE
 def test_configuration_goes_back_beside_a_kubelet_that_could_not_be_started_again(
-    take_back: t.Callable[[Host], Outcome], dropins: bool, fake: node.Node
+    leave: Leave, dropins: bool, fake: node.Node
 ) -> None:
     kubelet = fake_kubelet.install(fake, dropins=dropins)
     rolled_out(fake, max_pods=60)
     masked(fake)
     kubelet.acts.clear()
-    outcome = take_back(fake.host())
+    outcome = leave(fake.host())
     assert (outcome.error, kubelet.acts, bool(kubelet.pid), fake.get(CONFIG)) == ("", [], True, BASE)
     assert not fake.has(DROPIN)
     (item,) = [one for one in ours(outcome.applied) if one.subject == fake_kubelet.UNIT]
@@ -2379,15 +2330,15 @@ def test_configuration_goes_back_beside_a_kubelet_that_could_not_be_started_agai
     assert item.reason == f"no longer declared; the running kubelet keeps the configuration that it read: {why}"
 
 
-@pytest.mark.parametrize("take_back", [runs.remove, runs.declare])
+@LEAVE
 def test_the_state_that_a_kubelet_keeps_and_would_refuse_at_its_next_start_is_told(
-    take_back: t.Callable[[Host], Outcome], fake: node.Node, kubelet: FakeKubelet
+    leave: Leave, fake: node.Node, kubelet: FakeKubelet
 ) -> None:
     """It writes its state from its memory while it runs, so that it is of no use to set the file aside."""
     rolled_out(fake, **STATIC)
     masked(fake)
     before = fake.get(STATE)
-    (item,) = [one for one in ours(take_back(fake.host()).applied) if one.subject == fake_kubelet.UNIT]
+    (item,) = [one for one in ours(leave(fake.host()).applied) if one.subject == fake_kubelet.UNIT]
     assert item.reason.endswith(
         f": systemctl unmask kubelet.service; its next start would refuse {STATE}: drain the node first, and remove that after its stop"
     )
@@ -2404,11 +2355,11 @@ def test_drift_of_a_kubelet_whose_unit_is_masked_names_the_way_out(fake: node.No
     rolled_out(fake, **PODS)
     declared_by_hand(fake, kubelet={**PODS, "max_pods": 51})
     runs.tick(fake.host())
-    (item,) = json.loads(fake.get(state.STATUS))["items"]
+    (item,) = items(fake)
     assert item["reason"].endswith("; a tick restarts no kubelet: roll the profile out again")
     masked(fake)
     runs.tick(fake.host())
-    (item,) = json.loads(fake.get(state.STATUS))["items"]
+    (item,) = items(fake)
     assert (item["subject"], item["wanted"]) == ("maxPods", "51")
     assert "roll the profile out" not in item["reason"]
     assert item["reason"].endswith(
@@ -2428,19 +2379,19 @@ def test_a_masked_unit_stands_against_no_run_that_changes_nothing(
     assert rolled_out(fake, **keys) == []
 
 
-@pytest.mark.parametrize("take_back", [runs.remove, runs.declare])
+@LEAVE
 def test_a_kubelet_whose_files_cannot_be_read_is_not_stopped_for_what_goes_back(
-    take_back: t.Callable[[Host], Outcome], fake: node.Node, kubelet: FakeKubelet
+    leave: Leave, fake: node.Node, kubelet: FakeKubelet
 ) -> None:
     """It read them before another program damaged one; neither the run nor its undo could start it again."""
     rolled_out(fake, **STATIC)
     path = others_dropin(fake, "maxPods: [")
     kubelet.acts.clear()
     with pytest.raises(CorralError, match=r"50-others\.conf: is not YAML: .*: correct that first: the running kubelet"):
-        take_back(fake.host())
+        leave(fake.host())
     assert (kubelet.acts, bool(kubelet.pid), fake.has(DROPIN)) == ([], True, True)
     fake.drop(path)
-    assert not take_back(fake.host()).error
+    assert not leave(fake.host()).error
     assert (kubelet.acts, bool(kubelet.pid), fake.has(DROPIN)) == (["stop", "start"], True, False)
 
 
@@ -2449,8 +2400,7 @@ def test_a_kubelet_whose_files_cannot_be_read_keeps_no_node_from_going_back(
 ) -> None:
     runs.install(fake.host())
     runs.declare(fake.host())
-    declared = node.parsed(kubelet=STATIC)
-    assert not confirming.declare(fake.host(), declared, None, confirming.Terms(120)).error
+    unconfirmed(fake, kubelet=STATIC)
     others_dropin(fake, "maxPods: [")
     fake.wait(121)
     kubelet.acts.clear()
@@ -2465,7 +2415,7 @@ def test_a_key_that_is_left_out_by_hand_is_drift(dropins: bool, fake: node.Node)
     rolled_out(fake, **STATIC, max_pods=40)
     declared_by_hand(fake, kubelet=STATIC)
     assert runs.tick(fake.host()) == 2
-    (item,) = json.loads(fake.get(state.STATUS))["items"]
+    (item,) = items(fake)
     assert (item["subject"], item["actual"], item["wanted"]) == ("maxPods", "40", "110")
     assert kubelet.acts == ["stop", "start"]
     (left,) = [one for one in rolled_out(fake, **STATIC) if one.subject == "maxPods"]
@@ -2480,8 +2430,7 @@ def test_what_stands_against_changing_the_kubelet_keeps_no_node_from_going_back(
     runs.install(fake.host())
     runs.declare(fake.host(), kubelet=STATIC)
     before, limit = fake.get(state.DECLARED), fake.get("/proc/sys/kernel/pid_max")
-    after = node.parsed(kubelet={**STATIC, "max_pods": 40}, pids={"pid_max": 80000})
-    assert not confirming.declare(fake.host(), after, None, confirming.Terms(120)).error
+    unconfirmed(fake, kubelet={**STATIC, "max_pods": 40}, pids={"pid_max": 80000})
     OBSTACLES[obstacle](fake, kubelet)
     fake.wait(121)
     kubelet.acts.clear()
@@ -2510,9 +2459,9 @@ def test_lines_that_cannot_go_back_are_kept_and_the_removal_says_so(
     rolled_out(fake, **PODS)
     whole = fake.get(CONFIG)
     fake.put(CONFIG, damage(whole))
-    for take_back in (runs.remove, runs.declare):
+    for leave in (runs.remove, runs.declare):
         with pytest.raises(CorralError) as error:
-            take_back(fake.host())
+            leave(fake.host())
         assert f"{CONFIG}: the lines that Corral changed there cannot be restored" in str(error.value)
     assert fake.get(CONFIG) == damage(whole)
     fake.put(CONFIG, whole)
@@ -2525,7 +2474,7 @@ def test_a_configuration_that_the_kubelet_no_longer_reads_gets_its_lines_back(fa
     fake_kubelet.install(fake, dropins=False)
     rolled_out(fake, **PODS)
     moved_configuration(fake)
-    twin = fake.clone(fake.root.with_name("twin"))
+    twin = twin_of(fake)
     assert not runs.remove(twin.host()).error
     assert (twin.get(CONFIG), twin.get(OTHER_CONFIG)) == (BASE, OTHER_BASE)
     rolled_out(fake, **PODS)
@@ -2537,8 +2486,7 @@ def test_a_configuration_that_the_kubelet_no_longer_reads_gets_its_lines_back(fa
 def test_a_kubelet_that_reads_drop_ins_from_now_on_has_its_file_back(fake: node.Node) -> None:
     kubelet = fake_kubelet.install(fake, dropins=False)
     rolled_out(fake, **PODS)
-    unit = "/usr/lib/systemd/system/kubelet.service"
-    fake.put(unit, fake.get(unit).replace(CONFIG, f"{CONFIG} --config-dir={DROPINS}"))
+    edit_unit(fake, CONFIG, f"{CONFIG} --config-dir={DROPINS}")
     (fake.root / DROPINS[1:]).mkdir(parents=True)
     kubelet.restart(fake)
     rolled_out(fake, **PODS)
@@ -2549,7 +2497,7 @@ def test_a_kubelet_that_reads_drop_ins_from_now_on_has_its_file_back(fake: node.
 
 def test_an_uninstalled_kubelet_leaves_its_configuration_as_it_was(fake: node.Node) -> None:
     kubelet = fake_kubelet.install(fake, dropins=False)
-    unit, other = "/usr/lib/systemd/system/kubelet.service", "/etc/kubelet/config.yaml"
+    unit, other = UNIT_FILE, "/etc/kubelet/config.yaml"
     fake.put(other, BASE)
     fake.put(unit, fake.get(unit).replace(CONFIG, other))
     kubelet.restart(fake)
@@ -2565,7 +2513,7 @@ def test_an_uninstalled_kubelet_leaves_its_configuration_as_it_was(fake: node.No
 def test_what_a_run_left_of_an_uninstalled_kubelet_goes(fake: node.Node, kubelet: FakeKubelet) -> None:
     rolled_out(fake, **PODS)
     kubelet.stop(fake)
-    for path in ("/usr/lib/systemd/system/kubelet.service", CONFIG):
+    for path in (UNIT_FILE, CONFIG):
         fake.drop(path)
     fake.put("/run/corral/kubelet-due", "")
     assert not runs.declare(fake.host()).error
@@ -2576,16 +2524,12 @@ def test_a_tick_leaves_what_is_declared_no_longer_to_a_run(fake: node.Node, kube
     assert not runs.install(fake.host()).error
     rolled_out(fake, **PODS)
     text = fake.get(DROPIN)
-    declared = json.loads(fake.get("/etc/corral/profile.json"))
-    del declared["kubelet"]
-    fake.put("/etc/corral/profile.json", json.dumps(declared))
+    section_left_out(fake)
     for dummy in range(2):
         fake.wait(10)
         assert runs.tick(fake.host(), by_timer=False) == 2
-        items = [one for one in json.loads(fake.get("/run/corral/status.json"))["items"] if one["manager"] == "kubelet"]
-        assert [(one["subject"], "a tick restarts no kubelet" in one["reason"]) for one in items] == [
-            ("kubelet.service", True)
-        ]
+        (item,) = [one for one in items(fake) if one["manager"] == "kubelet"]
+        assert (item["subject"], "a tick restarts no kubelet" in item["reason"]) == ("kubelet.service", True)
         assert (fake.get(DROPIN), kubelet.acts) == (text, ["stop", "start"])
     assert not runs.declare(fake.host()).error
     assert not fake.has(DROPIN)
@@ -2670,14 +2614,6 @@ def test_a_gate_that_another_turns_off_is_refused_before_the_kubelet_is(
     assert line.startswith(f"kubelet: {where} sets ")
     assert fake.kubelet is not None
     assert fake.kubelet.acts == []
-
-
-def test_default_thresholds_that_the_kubelet_adds_are_told_with_the_key_that_adds_them(fake: node.Node) -> None:
-    fake_kubelet.install(fake, dropins=False, base=BASE + "mergeDefaultEvictionSettings: true\n")
-    outcome = runs.declare(fake.host(), kubelet=PODS)
-    (left,) = ours(outcome.remaining)
-    assert (left.subject, left.verdict, left.location) == ("evictionHard", UNCHANGEABLE, "")
-    assert "mergeDefaultEvictionSettings" in left.reason
 
 
 @pytest.mark.parametrize("why", ["audit", "pause"])
