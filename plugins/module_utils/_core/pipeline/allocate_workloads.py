@@ -460,19 +460,24 @@ def beside_kubelet(host: Host, inputs: AllocationInput, granted: t.Iterable[Gran
     service = other_gc.kubelet(host)
     if service is None:
         return inputs
-    inputs = inputs._replace(kubelet=service, not_kubelets=cpuset.EMPTY)
     from ..host import kubelet_cpus, kubelet_state
     from ..host.kubelet_unit import UNIT
 
-    if service != UNIT:  # One within another program, which has configuration of its own.
-        return inputs
-    found = kubelet_cpus.bound(host)
-    if not (found.unread or found.is_strict):
-        return inputs
-    is_unknown = found.unread or (found.doubt and found.pods is None)
-    cpus = cpuset.EMPTY.union(*(grant.cpus for grant in granted)) if is_unknown else found.reserved
-    said = f"{found.doubt}: {kubelet_state.way_to_read(host, found.newer, inputs.topology)}" if found.doubt else ""
-    return inputs._replace(not_kubelets=cpus, kubelet_unread=found.unread, kubelet_newer=said)
+    said = (
+        f"{service} runs here and gives the others to pods: only its reservedSystemCPUs can be granted, under its static policy with "
+        "strict-cpu-reservation"
+    )
+    found = kubelet_cpus.bound(host) if service == UNIT else None  # Another program has configuration of its own.
+    if found is None or not (found.unread or found.is_strict):
+        return inputs._replace(kubelet=said, not_kubelets=cpuset.EMPTY)
+    cpus = found.reserved
+    if found.unread or (found.doubt and found.pods is None):
+        cpus = cpuset.EMPTY.union(*(grant.cpus for grant in granted))
+    if found.unread:
+        said = f"the configuration of {service} cannot be read ({found.unread}): correct that first"
+    elif found.doubt:
+        said += f"; {found.doubt}: {kubelet_state.way_to_read(host, found.newer, inputs.topology)}"
+    return inputs._replace(kubelet=said, not_kubelets=cpus)
 
 
 # The checkpoint

@@ -165,14 +165,7 @@ def plan_profile(
     a profile that is already applied is not refused but reported.
     """
     names = tuple(registry.FILES) if managers is None else tuple(managers)
-    # A node without workloads does not load their manager, nor one without devices and pods that of what containers get.
-    planning = [name for name in names if name != WORKLOADS or context.workloads is not None]
-    found = context.workloads
-    gives = found is not None and (found.devices is not None or any(need.workload.containers for need in found.needs))
-    if not (gives or host.exists(state.DEVICES) or state.there(host, state.GRANTS_SPEC)):
-        planning = [name for name in planning if name != DEVICES]
-    if not (any(one.check for one in context.profile.devices) or state.there(host, state.DEVICE_CHECKS_LOCK)):
-        planning = [name for name in planning if name != CHECKS]
+    planning = with_work(host, context, names)
     first: dict[str, Part] = {}
     if context.run not in KEEP_KUBELET and configures_kubelet(host, context.profile):
         if KUBELET in planning:
@@ -186,16 +179,7 @@ def plan_profile(
     except NoSafeOrder as stuck:
         problem = f"no order of steps hands the CPUs of {stuck} over without an overlap: apply a profile in between"
         raise CorralError(Problem("cpu", None, problem)) from None
-    spared = {KUBELET} if context.run == "admission" else set[str]()
-    if context.goes_back:
-        # What workloads have that came with the profile that goes back is drift then, and so is a kubelet that cannot be changed.
-        spared |= {WORKLOADS, KUBELET}
-    judged = (part for name, part in zip(planning, parts) if name not in spared)
-    problems = [problem for part in judged for problem in part.problems]
-    if context.resolved is not None:
-        problems = list(map(context.resolved.as_declared, problems))
-    if problems and not declared_profile.applied_already(host, context.declared):
-        raise CorralError(*problems)
+    refuse(host, context, dict(zip(planning, parts)))
     if declare:
         parts.append(registry.manager(PROFILE).plan(host, context))
     plan = finish(host, context, parts, (PROFILE, *names) if declare else names)
@@ -211,6 +195,31 @@ def plan_profile(
 
         plan = plan._replace(notes=(*plan.notes, *fewer_cpus.notes(host, plan)))
     return plan
+
+
+def with_work(host: Host, context: Context, names: t.Iterable[str]) -> list[str]:
+    """These managers without those that have nothing to do: a node without workloads does not load their manager, say."""
+    found = context.workloads
+    gives = found is not None and (found.devices is not None or any(need.workload.containers for need in found.needs))
+    idle = set[str]() if found is not None else {WORKLOADS}
+    if not (gives or host.exists(state.DEVICES) or state.there(host, state.GRANTS_SPEC)):
+        idle.add(DEVICES)  # No devices and no pods: nothing of what containers get.
+    if not (any(one.check for one in context.profile.devices) or state.there(host, state.DEVICE_CHECKS_LOCK)):
+        idle.add(CHECKS)
+    return [name for name in names if name not in idle]
+
+
+def refuse(host: Host, context: Context, parts: t.Mapping[str, Part]) -> None:
+    """Raise CorralError with what stands against a profile that is not applied yet."""
+    spared = {KUBELET} if context.run == "admission" else set[str]()
+    if context.goes_back:
+        # What workloads have that came with the profile that goes back is drift then, and so is a kubelet that cannot be changed.
+        spared |= {WORKLOADS, KUBELET}
+    problems = [problem for name, part in parts.items() if name not in spared for problem in part.problems]
+    if context.resolved is not None:
+        problems = list(map(context.resolved.as_declared, problems))
+    if problems and not declared_profile.applied_already(host, context.declared):
+        raise CorralError(*problems)
 
 
 def drifted_from(host: Host, applied: object) -> frozenset[tuple[str, str, str]]:

@@ -36,8 +36,8 @@ NO_POLICY = Policy("none")
 class AllocationInput(NamedTuple):
     """What can be granted: the effective profile on this machine. ``memory`` has the bytes that may be granted by node
     and resource, ``pids`` the tasks (None: not known).
-    On a node with a ``kubelet``, only CPUs that it gives to no pod (``not_kubelets``) can be granted exclusively; ``kubelet_unread`` is
-    why its configuration cannot be read, ``kubelet_newer`` which file it has not read. ``taken`` are the
+    On a node with a kubelet, only CPUs that it gives to no pod (``not_kubelets``) can be granted exclusively; ``kubelet`` is what a
+    refusal says of that. ``taken`` are the
     CPUs that partitions have which are not Corral's: no grant can have them either; ``requested`` are those that other unmanaged
     control groups request, and that a new grant gets only where nothing else fits (the validator refuses it then, and says who has
     them). ``devices`` has those of each resource,
@@ -52,8 +52,6 @@ class AllocationInput(NamedTuple):
     memory: t.Mapping[int, t.Mapping[str, int]]
     pids: t.Optional[int] = None
     kubelet: str = ""
-    kubelet_unread: str = ""
-    kubelet_newer: str = ""
     not_kubelets: t.Optional[CpuSet] = None
     taken: CpuSet = frozenset()
     requested: CpuSet = frozenset()

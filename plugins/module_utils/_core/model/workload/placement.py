@@ -126,14 +126,7 @@ def check_cpus(budget: NodeBudget, need: ResourceRequirements) -> None:
     left = len(budget.free)
     if asked > left:
         said = f"{asked - left} CPUs missing: {left} are free{budget.holders_note()}"
-        if budget.inputs.kubelet_unread:
-            said += f"; the configuration of {budget.inputs.kubelet} cannot be read ({budget.inputs.kubelet_unread}): correct that first"
-        elif budget.inputs.kubelet:
-            said += (
-                f"; {budget.inputs.kubelet} runs here and gives the others to pods: only its reservedSystemCPUs can be "
-                "granted, under its static policy with strict-cpu-reservation"
-            )
-            said += f"; {budget.inputs.kubelet_newer}" if budget.inputs.kubelet_newer else ""
+        said += f"; {budget.inputs.kubelet}" if budget.inputs.kubelet else ""
         raise Refused("requests.cpu", str(asked), said)
     if budget.inputs.options.full_pcpus_only:
         problem = allocation.smt_problem(budget.inputs.view, budget.free, budget.inputs.pools.reserved, asked)
