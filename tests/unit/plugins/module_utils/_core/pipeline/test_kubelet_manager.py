@@ -1932,43 +1932,39 @@ def test_at_boot_a_state_of_other_cpus_goes_before_the_kubelet_starts(fake: node
     assert [path.name for path in (fake.root / ROOT[1:]).glob("*.corral-cpus-*")]
 
 
-def test_files_that_are_newer_than_the_kubelet_are_named(fake: node.Node, kubelet: FakeKubelet) -> None:
-    rolled_out(fake, **PODS)
-    assert planned(fake, **PODS) == []
-    fake.changes[CONFIG] = time.time() + 60
-    (item,) = planned(fake, **PODS)
-    assert (item.subject, item.property, item.verdict) == ("kubelet.service", "files", UNCHANGEABLE)
-    assert item.actual == f"changed since: {CONFIG}"
-    assert "systemctl restart kubelet.service" in item.reason
+SUBFOLDER = f"{DROPINS}/20-others"
 
 
-def test_a_drop_in_that_the_kubelet_read_and_that_is_gone_shows_in_its_folder(
-    fake: node.Node, kubelet: FakeKubelet
+@pytest.mark.parametrize(
+    ("file", "newer", "named"),
+    [
+        pytest.param(CONFIG, [CONFIG], CONFIG, id="the file"),
+        # The pools would take the CPUs that the kubelet, by what it read, gives to pods.
+        pytest.param(None, [SUBFOLDER], SUBFOLDER, id="the folder of a drop-in that is gone"),
+        pytest.param(f"{DROPINS}/50-others.conf", [f"{DROPINS}/50-others.conf", DROPINS], f"{DROPINS}/50-others.conf",
+                     id="no folder beside a file in it"),
+    ],
+)  # fmt: skip
+def test_files_that_are_newer_than_the_kubelet_are_named(
+    file: str | None, newer: list[str], named: str, fake: node.Node, kubelet: FakeKubelet
 ) -> None:
-    """The pools would take the CPUs that the kubelet, by what it read, gives to pods."""
-    path = f"{DROPINS}/20-others/50.conf"
-    fake.put(path, f"{HEAD}podsPerCore: 9\n")
-    kubelet.restart(fake)
+    read = file or f"{SUBFOLDER}/50.conf"
+    if read != CONFIG:
+        fake.put(read, f"{HEAD}podsPerCore: 9\n")
+        kubelet.restart(fake)
     rolled_out(fake, **PODS)
     assert planned(fake, **PODS) == []
-    fake.drop(path)
-    fake.changes[path.rpartition("/")[0]] = time.time() + 60
+    if file is None:
+        fake.drop(read)
+    fake.changes.update(dict.fromkeys(newer, time.time() + 60))
     (item,) = planned(fake, **PODS)
     assert (item.subject, item.property, item.verdict) == ("kubelet.service", "files", UNCHANGEABLE)
-    assert item.actual == f"changed since: {DROPINS}/20-others"
+    assert item.actual == f"changed since: {named}"
     assert item.reason.endswith("systemctl restart kubelet.service")
-    assert other_agents.configured_kubelet(fake.host()).newer == (f"{DROPINS}/20-others",)
+    assert other_agents.configured_kubelet(fake.host()).newer == (named,)
     fake.changes.clear()
     kubelet.restart(fake)
     assert planned(fake, **PODS) == []
-
-
-def test_a_folder_is_not_named_beside_a_file_in_it(fake: node.Node, kubelet: FakeKubelet) -> None:
-    rolled_out(fake, **PODS)
-    path = others_dropin(fake, "maxPods: 70\n")
-    fake.changes[DROPINS] = fake.changes[path]
-    (item,) = [one for one in planned(fake, **PODS) if one.property == "files"]
-    assert item.actual == f"changed since: {path}"
 
 
 @pytest.mark.parametrize("dropins", [True, False])
@@ -2090,12 +2086,60 @@ def test_a_node_may_do_without(prepare: t.Callable[[node.Node], None], fake: nod
     assert any("kubelet is left out (kubelet.optional)" in note for note in outcome.plan.notes)
 
 
+def test_a_configuration_that_the_kubelet_no_longer_reads_gets_its_lines_back(fake: node.Node) -> None:
+    fake_kubelet.install(fake, dropins=False)
+    rolled_out(fake, **PODS)
+    moved_configuration(fake)
+    twin = twin_of(fake)
+    assert not runs.remove(twin.host()).error
+    assert (twin.get(CONFIG), twin.get(OTHER_CONFIG)) == (BASE, OTHER_BASE)
+    rolled_out(fake, **PODS)
+    assert (fake.get(CONFIG), yaml.safe_load(fake.get(OTHER_CONFIG))["maxPods"]) == (BASE, 50)
+    assert not runs.remove(fake.host()).error
+    assert (fake.get(CONFIG), fake.get(OTHER_CONFIG), fake.has("/var/lib/corral")) == (BASE, OTHER_BASE, False)
+
+
+def test_a_kubelet_that_reads_drop_ins_from_now_on_has_its_file_back(fake: node.Node) -> None:
+    kubelet = fake_kubelet.install(fake, dropins=False)
+    rolled_out(fake, **PODS)
+    edit_unit(fake, CONFIG, f"{CONFIG} --config-dir={DROPINS}")
+    (fake.root / DROPINS[1:]).mkdir(parents=True)
+    kubelet.restart(fake)
+    rolled_out(fake, **PODS)
+    assert (fake.get(CONFIG), fake.has(DROPIN), fake.has(KEPT)) == (BASE, True, False)
+    assert kubelet.config["maxPods"] == 50
+    assert planned(fake, **PODS) == []
+
+
+def uninstalled(fake: node.Node) -> None:
+    assert fake.kubelet is not None
+    fake.kubelet.stop(fake)
+    for path in (UNIT_FILE, CONFIG):
+        fake.drop(path)
+
+
+def test_an_uninstalled_kubelet_leaves_its_configuration_as_it_was(fake: node.Node) -> None:
+    fake_kubelet.install(fake, dropins=False)
+    moved_configuration(fake)
+    rolled_out(fake, **PODS)
+    assert fake.get(OTHER_CONFIG) != OTHER_BASE
+    uninstalled(fake)
+    assert not runs.remove(fake.host()).error
+    assert (fake.get(OTHER_CONFIG), fake.has("/var/lib/corral")) == (OTHER_BASE, False)
+
+
+def test_what_a_run_left_of_an_uninstalled_kubelet_goes(fake: node.Node, kubelet: FakeKubelet) -> None:
+    rolled_out(fake, **PODS)
+    uninstalled(fake)
+    fake.put("/run/corral/kubelet-due", "")
+    assert not runs.declare(fake.host()).error
+    assert not fake.has("/run/corral/kubelet-due")
+
+
 def test_a_tick_leaves_the_file_of_a_kubelet_that_is_gone_to_a_run(fake: node.Node, kubelet: FakeKubelet) -> None:
     section = {**PODS, "optional": True}
     rolled_out(fake, **section)
-    kubelet.stop(fake)
-    for path in (UNIT_FILE, CONFIG):
-        fake.drop(path)
+    uninstalled(fake)
     runs.tick(fake.host())
     assert fake.has(DROPIN)
     rolled_out(fake, **section)
@@ -2470,56 +2514,6 @@ def test_lines_that_cannot_go_back_are_kept_and_the_removal_says_so(
     assert not fake.has("/var/lib/corral")
 
 
-def test_a_configuration_that_the_kubelet_no_longer_reads_gets_its_lines_back(fake: node.Node) -> None:
-    fake_kubelet.install(fake, dropins=False)
-    rolled_out(fake, **PODS)
-    moved_configuration(fake)
-    twin = twin_of(fake)
-    assert not runs.remove(twin.host()).error
-    assert (twin.get(CONFIG), twin.get(OTHER_CONFIG)) == (BASE, OTHER_BASE)
-    rolled_out(fake, **PODS)
-    assert (fake.get(CONFIG), yaml.safe_load(fake.get(OTHER_CONFIG))["maxPods"]) == (BASE, 50)
-    assert not runs.remove(fake.host()).error
-    assert (fake.get(CONFIG), fake.get(OTHER_CONFIG), fake.has("/var/lib/corral")) == (BASE, OTHER_BASE, False)
-
-
-def test_a_kubelet_that_reads_drop_ins_from_now_on_has_its_file_back(fake: node.Node) -> None:
-    kubelet = fake_kubelet.install(fake, dropins=False)
-    rolled_out(fake, **PODS)
-    edit_unit(fake, CONFIG, f"{CONFIG} --config-dir={DROPINS}")
-    (fake.root / DROPINS[1:]).mkdir(parents=True)
-    kubelet.restart(fake)
-    rolled_out(fake, **PODS)
-    assert (fake.get(CONFIG), fake.has(DROPIN), fake.has(KEPT)) == (BASE, True, False)
-    assert kubelet.config["maxPods"] == 50
-    assert planned(fake, **PODS) == []
-
-
-def test_an_uninstalled_kubelet_leaves_its_configuration_as_it_was(fake: node.Node) -> None:
-    kubelet = fake_kubelet.install(fake, dropins=False)
-    unit, other = UNIT_FILE, "/etc/kubelet/config.yaml"
-    fake.put(other, BASE)
-    fake.put(unit, fake.get(unit).replace(CONFIG, other))
-    kubelet.restart(fake)
-    rolled_out(fake, **PODS)
-    assert fake.get(other) != BASE
-    kubelet.stop(fake)
-    for path in (unit, CONFIG):
-        fake.drop(path)
-    assert not runs.remove(fake.host()).error
-    assert (fake.get(other), fake.has("/var/lib/corral")) == (BASE, False)
-
-
-def test_what_a_run_left_of_an_uninstalled_kubelet_goes(fake: node.Node, kubelet: FakeKubelet) -> None:
-    rolled_out(fake, **PODS)
-    kubelet.stop(fake)
-    for path in (UNIT_FILE, CONFIG):
-        fake.drop(path)
-    fake.put("/run/corral/kubelet-due", "")
-    assert not runs.declare(fake.host()).error
-    assert not fake.has("/run/corral/kubelet-due")
-
-
 def test_a_tick_leaves_what_is_declared_no_longer_to_a_run(fake: node.Node, kubelet: FakeKubelet) -> None:
     assert not runs.install(fake.host()).error
     rolled_out(fake, **PODS)
@@ -2592,28 +2586,23 @@ def test_an_odd_configuration_of_others_is_no_traceback(line: str, told: str, fa
     assert not runs.remove(fake.host()).error
 
 
-def gates_by_flag(fake: node.Node) -> str:
-    fake_kubelet.install(fake, flags="--feature-gates=CPUManagerPolicyAlphaOptions=false")
-    return "the flag --feature-gates in /usr/lib/systemd/system/kubelet.service"
-
-
-def gates_by_later_file(fake: node.Node) -> str:
-    kubelet = fake_kubelet.install(fake)
-    later = f"{DROPINS}/99-cloud.conf"
-    fake.put(later, yaml.safe_dump({**fake_kubelet.HEAD, "featureGates": {"CPUManagerPolicyAlphaOptions": False}}))
-    kubelet.restart(fake)
-    return later
-
-
-@pytest.mark.parametrize("prepare", [gates_by_flag, gates_by_later_file])
+@pytest.mark.parametrize(
+    ("flags", "later", "where"),
+    [
+        ("--feature-gates=CPUManagerPolicyAlphaOptions=false", {}, f"the flag --feature-gates in {UNIT_FILE}"),
+        ("", {"featureGates": {"CPUManagerPolicyAlphaOptions": False}}, LATER),
+    ],
+    ids=["flag", "later file"],
+)
 def test_a_gate_that_another_turns_off_is_refused_before_the_kubelet_is(
-    prepare: t.Callable[[node.Node], str], fake: node.Node
+    flags: str, later: dict[str, t.Any], where: str, fake: node.Node
 ) -> None:
-    where = prepare(fake)
+    kubelet = fake_kubelet.install(fake, flags=flags)
+    fake.put(LATER, yaml.safe_dump({**fake_kubelet.HEAD, **later}))
+    kubelet.restart(fake)
     (line,) = refusal(fake, **ALPHA)
     assert line.startswith(f"kubelet: {where} sets ")
-    assert fake.kubelet is not None
-    assert fake.kubelet.acts == []
+    assert kubelet.acts == []
 
 
 @pytest.mark.parametrize("why", ["audit", "pause"])
