@@ -13,7 +13,7 @@ from ..host import state, workload_state
 from ..host.files import Host
 from ..model.plan import make_step
 from ..model.plan.context import Workloads
-from ..model.plan.plan import CLAIM, UNCHANGEABLE, Change, Step
+from ..model.plan.plan import RECORD, TAKE, UNCHANGEABLE, Change, Step
 from ..model.profile import profile_workloads
 from ..model.profile.profile_workloads import RUNNING
 from ..model.systemd.workload_units import NAME
@@ -31,7 +31,7 @@ def given_up(host: Host) -> Change:
 
 
 def checkpoint_changes(host: Host, found: Workloads) -> list[Change]:
-    """The changes of grants. The checkpoint is written before anything takes effect: after a crash the next tick continues from it."""
+    """The changes of grants. The checkpoint is written before what is given takes effect: after a crash the next tick continues from it."""
     path, changes = state.CHECKPOINT, [event_change(event) for event in found.allocated.events]
     before = state.read_text(host, path)
     keeps = found.needs or found.allocated.grants
@@ -66,7 +66,7 @@ def files_without_grant(host: Host, found: Workloads) -> list[str]:
 
 def ended_steps(paths: t.Iterable[str]) -> list[Step]:
     """The steps that remove such files: before anything else, so that no start comes between."""
-    return [make_step.file(path, None, CLAIM, -1) for path in paths]
+    return [make_step.file(path, None, TAKE, -1) for path in paths]
 
 
 def kept_steps(host: Host, path: str, text: t.Optional[str], aside: str = "", order: int = 0) -> list[Step]:
@@ -77,13 +77,13 @@ def kept_steps(host: Host, path: str, text: t.Optional[str], aside: str = "", or
     before = state.read_text(host, path)
     if text is None:
         there = [one for one in state.rest_of(path) if state.there(host, one)]
-        return [make_step.file(gone, None, CLAIM, order + number) for number, gone in enumerate(there)]
+        return [make_step.file(gone, None, RECORD, order + number) for number, gone in enumerate(there)]
     steps = []
     if aside and before not in (None, text):
-        steps.append(make_step.file(f"{path}.{aside}", before, CLAIM, order, mode=state.PRIVATE))
+        steps.append(make_step.file(f"{path}.{aside}", before, RECORD, order, mode=state.PRIVATE))
     for number, copy in enumerate((path, f"{path}.previous"), 1):
         if state.read_text(host, copy) != text:
-            steps.append(make_step.file(copy, text, CLAIM, order + number, mode=state.PRIVATE))
+            steps.append(make_step.file(copy, text, RECORD, order + number, mode=state.PRIVATE))
     return steps
 
 

@@ -14,8 +14,8 @@ import typing as t
 
 from ..model.devices.device_delivery import FOLDER, flat
 from ..model.plan import make_step
-from ..model.plan.plan import CLAIM, LIVE, Change
-from .device_places import BEFORE_OPENED, NAME, PCI, TAKEN_BACK
+from ..model.plan.plan import LIVE, TAKE, Change
+from .device_places import BOUND, ENDED, NAME, PCI
 
 if t.TYPE_CHECKING:
     from ..model.devices.device_delivery import Held
@@ -27,7 +27,7 @@ def driver_changes(held: Held, *, starting: bool) -> list[Change]:
     for device in flat(held.devices):
         for address, driver in device.unbound if device.bind and not device.unhealthy else ():
             path = f"{PCI}/{address}"
-            step = make_step.driver(path, device.bind, LIVE, BEFORE_OPENED, optional=not starting)
+            step = make_step.driver(path, device.bind, LIVE, -BOUND, optional=not starting)
             reason = f"a workload has {device.id}; it goes back to its driver when the workload gives it back"
             changes.append(Change(NAME, address, "driver", driver or None, device.bind, reason, path, (step,)))
     return changes
@@ -35,7 +35,7 @@ def driver_changes(held: Held, *, starting: bool) -> list[Change]:
 
 def given_back(address: str) -> Change:
     """The way back of a PCI function that no workload has any more, once no unit may open it."""
-    step = make_step.driver(f"{PCI}/{address}", None, CLAIM, TAKEN_BACK + 1, optional=True)
+    step = make_step.driver(f"{PCI}/{address}", None, TAKE, BOUND, optional=True)
     reason = "no workload has it any more"
-    folder = make_step.folder(FOLDER, CLAIM, TAKEN_BACK + 4)
+    folder = make_step.folder(FOLDER, TAKE, ENDED + 1)
     return Change(NAME, address, "driver", "bound by Corral", "as it was", reason, f"{PCI}/{address}", (step, folder))

@@ -23,7 +23,7 @@ from ..model.devices.device import is_place
 from ..model.devices.device_delivery import CDI_FOLDER, DRIVER_ENDING, FOLDER, flat
 from ..model.plan import make_step
 from ..model.plan.context import Context, Workloads
-from ..model.plan.plan import CLAIM, LIVE, UNCHANGEABLE, Change, Part, Step
+from ..model.plan.plan import TAKE, UNCHANGEABLE, Change, Part, Step
 from ..model.profile.profile import Profile
 from ..model.profile.profile_workloads import RUNNING
 from ..model.systemd import device_allow, workload_units
@@ -39,7 +39,7 @@ from ..model.systemd.unit_property import (
 from ..model.values.records import NamedTuple
 from ..model.workload.grants import Grant
 from . import device_drivers, device_specs
-from .device_places import NAME, NOT_TOLD, TAKEN_BACK, WRITES
+from .device_places import BOUND, ENDED, NAME, OPENED, TOLD, WRITES
 from .manager import Manager
 
 if t.TYPE_CHECKING:
@@ -105,7 +105,8 @@ def plan(host: Host, context: Context) -> Part:
     if context.run == "timer":
         # A spec that cannot be written, such as in a folder that another program mounts, is to hold up nothing else.
         changes = [
-            one._replace(steps=as_optional(one.steps)) if one.subject.startswith(CDI_FOLDER) else one for one in changes
+            one._replace(steps=tuple(map(as_optional, one.steps))) if one.subject.startswith(CDI_FOLDER) else one
+            for one in changes
         ]
     notes = (
         device_specs.conflicts(granted, found.devices.known) if found is not None and found.devices is not None else []
@@ -185,9 +186,9 @@ def numbers_of(
     return {path: number for path, number in found.items() if number is not None}
 
 
-def as_optional(steps: t.Iterable[Step]) -> tuple[Step, ...]:
-    """Steps whose failure is drift, found by the next observation."""
-    return tuple(step._replace(optional=True) for step in steps)
+def as_optional(step: Step) -> Step:
+    """A step whose failure is drift, found by the next observation."""
+    return step._replace(optional=True)
 
 
 def listed(settings: t.Sequence[Setting], unit: str) -> UnitDevices:
@@ -350,11 +351,6 @@ def of_files(
     return found
 
 
-def text_of(several: t.Sequence[Holder]) -> str:
-    """The file with the environment of a unit: the variables are for its next start."""
-    return device_delivery.env_text(several[0].held.devices)
-
-
 def given(
     several: t.Sequence[Holder],
     files: t.Sequence[str],
@@ -364,85 +360,47 @@ def given(
     needed: t.AbstractSet[t.Optional[str]],
     bound: t.Sequence[Setting],
 ) -> list[Change]:
-    """The environment of a workload in its ``files``, and what its unit may open, which has the devices of all its grants. ``needed`` are
-    the numbers of what a unit gets that is about to start. ``bound`` is what it sees beside its own /dev.
+    """The environment of a workload in its ``files``, which is for its next start, and what its unit may open, which has the devices of
+    all its grants. ``needed`` are the numbers of what a unit gets that is about to start. ``bound`` is what it sees beside its own /dev.
     """
     grant, own = several[0]
-    text = text_of(several)
-    changes = [one for file in files for one in environment_change(grant, file, text, seen)]
+    told = {file: environment_steps(file, own.devices, seen) for file in files}
+    changes = [environment_change(grant, file, steps, seen) for file, steps in told.items() if steps]
     there = seen.lists.get(grant.unit)
-    if there is not None and there.there:
-        devices = [device for one in several for device in flat(one.held.devices)]
-        wanted = wanted_list(there, device_delivery.allowed(devices, seen.numbers or {}, seen.bound))
-        first = None
-        change = None
-        if seen.numbers is not None:
-            first = list_before_checkpoint(there.now, wanted, seen.numbers, device_delivery.to_be_made(devices))
-        if seen.numbers is not None or not there.is_set:
-            change = allow_change(grant.unit, there, wanted, again=first is not None)
-        if change is not None and change.steps:
-            changes, change = in_turn(changes, change, several, files, seen, wanted, first, starting=starting)
-        if change is not None:
-            left = there.now if first is None else first
-            gone = {code_of(entry, seen.numbers or {}) for entry in there.now if entry not in left}
-            must = 1 if needed & gone else 0
-            steps = change.steps if starting else (*change.steps[:must], *as_optional(change.steps[must:]))
-            changes.append(change._replace(steps=steps))
-        changes += [left_out_change(grant.unit, entry) for entry in there.left_out]
-        # A link leads nowhere without the file.
-        changes += hidden_change(grant.unit, there, device_delivery.names_of(flat(own.devices)), bound)
-    return changes
-
-
-def in_turn(
-    told: list[Change],
-    change: Change,
-    several: t.Sequence[Holder],
-    files: t.Sequence[str],
-    seen: Observed,
-    wanted: t.Sequence[str],
-    first: t.Optional[t.Sequence[str]],
-    *,
-    starting: bool,
-) -> tuple[list[Change], Change]:
-    """The changes of a unit's environment (``told``) and the one of its list, with their steps where each has to be.
-
-    The unit may start at any moment, after a run that died too. What it is not to open any more is taken from its list before the
-    checkpoint is written (``first`` is the list then, None: nothing is to be taken), and it is told of a device only while its list has
-    it: no longer before that is taken, and not until it is there. A unit that is ``starting`` waits for all of it.
-    """
-    grant, own = several[0]
-    before = seen.files.get(files[0])
-    had, has = device_delivery.given_ids(before), device_delivery.given_ids(text_of(several))
-    gains = not starting and not has <= had
-    last: list[Step] = []
-    if gains:
-        last = [step._replace(phase=LIVE, order=1) for one in told for step in one.steps]
-        early = device_delivery.text_before_list(before, own.devices)
-        told = [] if had <= has else [one for file in files for one in environment_change(grant, file, early, seen)]
-    steps = [*change.steps, *last]
-    if first is not None:
-        if gains or has <= had:  # else it tells of what the checkpoint does not have yet
-            told = [
-                one._replace(steps=tuple(step._replace(phase=CLAIM, order=NOT_TOLD) for step in one.steps))
-                for one in told
+    if there is None or not there.there:
+        return changes
+    devices = [device for one in several for device in flat(one.held.devices)]
+    numbers = seen.numbers or {}
+    wanted = wanted_list(there, device_delivery.allowed(devices, numbers, seen.bound))
+    kept: t.Sequence[str] = there.now
+    if seen.numbers is not None:
+        kept = kept_in_list(there.now, wanted, numbers, device_delivery.to_be_made(devices))
+    change = allow_change(grant.unit, there, kept, wanted) if seen.numbers is not None or not there.is_set else None
+    if change is not None and change.steps:
+        must = bool(needed & {code_of(entry, numbers) for entry in there.now if entry not in kept})
+        steps = [*change.steps, *(step for steps in told.values() for step in steps)]
+        if not starting:
+            steps = [
+                step if step.phase == TAKE and (must or step.kind == "file") else as_optional(step) for step in steps
             ]
-        step = make_step.unit_property(grant.unit, DEVICE_ALLOW, "\n".join(first), CLAIM, TAKEN_BACK)
-        steps = [step, *(last if set(first) == set(wanted) else steps)]
-    return told, change._replace(steps=tuple(steps))
+        changes, change = [], change._replace(steps=tuple(steps))
+    changes += [change] if change is not None else []
+    changes += [left_out_change(grant.unit, entry) for entry in there.left_out]
+    # A link leads nowhere without the file.
+    return changes + hidden_change(grant.unit, there, device_delivery.names_of(flat(own.devices)), bound)
 
 
-def list_before_checkpoint(
+def kept_in_list(
     now: t.Sequence[str], wanted: t.Sequence[str], numbers: t.Mapping[str, str], to_make: t.Collection[str]
-) -> t.Optional[list[str]]:
-    """What a list is to have before the checkpoint is written, so that its unit opens nothing that it is not to open any more; None
-    where it opens nothing of that now. The files ``to_make`` are there only later.
+) -> t.Sequence[str]:
+    """The list with which a unit opens what it opens ``now`` and is to open: ``now`` itself where that is all. The files ``to_make`` are
+    there only later.
     """
     codes = {code_of(one, numbers) for one in wanted} | {None}
     later = {one for one in (*now, *wanted) if one.split(maxsplit=1)[0] in to_make}
     kept = [one for one in now if one not in later and (one in wanted or code_of(one, numbers) in codes)]
     if len(kept) == len(now):
-        return None
+        return now
     kept += [one for one in wanted if one not in kept and one not in later and code_of(one, numbers) is None]
     return kept or ([device_allow.MARK] if wanted else [])
 
@@ -453,15 +411,18 @@ def code_of(entry: str, numbers: t.Mapping[str, str]) -> t.Optional[str]:
     return path[len("/dev/") :] if path.startswith(device_allow.NUMBERS) else numbers.get(path)
 
 
-def environment_change(grant: Grant, path: str, text: str, seen: Observed, order: int = 0) -> list[Change]:
+def environment_steps(path: str, devices: t.Mapping[str, t.Sequence[Device]], seen: Observed) -> list[Step]:
+    """The writes of a file with the environment of a workload: the variables for its devices."""
+    now = seen.files.get(path)
+    kept, text = device_delivery.kept_text(now, devices), device_delivery.env_text(devices)
+    return make_step.take_and_give(lambda *to: make_step.file(path, *to, mode=0o644), now, kept, text, TOLD)
+
+
+def environment_change(grant: Grant, path: str, steps: t.Iterable[Step], seen: Observed) -> Change:
     """The file with the environment of a workload."""
-    before = seen.files.get(path)
-    if before == text:
-        return []
-    actual = None if before is None else "others, or changed by hand"
-    step = make_step.file(path, text, LIVE, order, mode=0o644)
+    actual = None if seen.files.get(path) is None else "others, or changed by hand"
     reason = "its environment names what it was granted"
-    return [Change(NAME, path, "content", actual, shown(grant), reason, path, (step,))]
+    return Change(NAME, path, "content", actual, shown(grant), reason, path, tuple(steps))
 
 
 def environment_of_another(grant: Grant, path: str) -> Change:
@@ -488,12 +449,12 @@ def wanted_list(seen: UnitDevices, granted: t.Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*seen.own, *given, *([device_allow.MARK] if given else [])]))
 
 
-def allow_change(unit: str, seen: UnitDevices, wanted: t.Sequence[str], *, again: bool = False) -> t.Optional[Change]:
+def allow_change(unit: str, seen: UnitDevices, kept: t.Sequence[str], wanted: t.Sequence[str]) -> t.Optional[Change]:
     """What a unit may open: what its own files say and what it was granted.
 
-    ``again``: the list is set though it is the same, since systemd looks up what is bound then.
+    A list that is the same is set again where less is ``kept`` meanwhile: systemd looks up then what is bound.
     """
-    if set(seen.now) == set(wanted) and not again:
+    if set(seen.now) == set(wanted) and kept is seen.now:
         return None
     location = control_file(unit, DEVICE_ALLOW, runtime=True)
     shown_now, shown_then = device_allow.shown(seen.now) or None, device_allow.shown(wanted)
@@ -511,9 +472,12 @@ def allow_change(unit: str, seen: UnitDevices, wanted: t.Sequence[str], *, again
     if reason:
         file = seen.hidden_by or seen.reset_by
         return Change(NAME, unit, DEVICE_ALLOW, shown_now, shown_then, reason, file, (), UNCHANGEABLE, "next start")
-    step = make_step.unit_property(unit, DEVICE_ALLOW, "\n".join(wanted), LIVE)
+    now, low, high = map("\n".join, (seen.now, kept, kept if set(kept) == set(wanted) else wanted))
+    steps = make_step.take_and_give(
+        lambda text, *to: make_step.unit_property(unit, DEVICE_ALLOW, text or "", *to), now, low, high, OPENED
+    )
     reason = "the unit may open the devices that it was granted, from its next open on"
-    return Change(NAME, unit, DEVICE_ALLOW, shown_now, shown_then, reason, location, (step,))
+    return Change(NAME, unit, DEVICE_ALLOW, shown_now, shown_then, reason, location, tuple(steps))
 
 
 def left_out_change(unit: str, entry: str) -> Change:
@@ -554,23 +518,21 @@ def hidden_change(unit: str, seen: UnitDevices, paths: t.Sequence[str], bound: t
 
 
 def taken_back(path: str, seen: Observed) -> list[Change]:
-    """The end of what was delivered to a workload. Its file goes last: a run that dies before begins again. A unit that starts meanwhile
-    is told of nothing.
-    """
+    """The end of what was delivered to a workload. A unit that starts meanwhile is told of nothing."""
     unit = device_delivery.unit_of(path[len(FOLDER) + 1 :])
     there = seen.lists.get(unit)
     steps: list[Step] = []
     text = seen.files[path]
     if unit and device_delivery.given_ids(text):
-        steps.append(make_step.file(path, device_delivery.env_text({}), CLAIM, NOT_TOLD, mode=0o644))
+        steps.append(make_step.file(path, device_delivery.env_text({}), TAKE, TOLD, mode=0o644))
     # Also where a change by hand took it from systemd's files: a reload may leave what the kernel was told of a unit that runs.
     if there is not None:
         own = "\n".join(there.own)
-        steps.append(make_step.unit_property(unit, DEVICE_ALLOW, own, CLAIM, TAKEN_BACK, optional=True))
+        steps.append(make_step.unit_property(unit, DEVICE_ALLOW, own, TAKE, OPENED, optional=True))
         removal = live_file_removal(unit, DEVICE_ALLOW)
-        steps.append(removal._replace(phase=CLAIM, order=TAKEN_BACK + 1))
-        steps.append(make_step.folder(removal.target.rpartition("/")[0], CLAIM, TAKEN_BACK + 2))
-    steps += [make_step.file(path, None, CLAIM, TAKEN_BACK + 3), make_step.folder(FOLDER, CLAIM, TAKEN_BACK + 4)]
+        steps.append(removal._replace(phase=TAKE, order=BOUND))
+        steps.append(make_step.folder(removal.target.rpartition("/")[0], TAKE, ENDED))
+    steps += [make_step.file(path, None, TAKE, ENDED), make_step.folder(FOLDER, TAKE, ENDED + 1)]
     return [Change(NAME, path, "content", "devices", None, "no workload has them any more", path, tuple(steps))]
 
 

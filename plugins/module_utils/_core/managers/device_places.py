@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The places where the devices manager writes, and what of it comes first."""
+"""The places where the devices manager writes, and what of it needs what."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ WRITES = (
     Place("driver", rf"{PCI}/{device_delivery.PCI_ADDRESS.pattern}", None, volatile=True),
     Place("property", r"[^/]+\.service", rf"{DEVICE_ALLOW}=({ENTRY}(\n{ENTRY})*)?", volatile=True),
 )
-# Before the checkpoint, which is written before what is given: no device has two holders in between. A unit that starts after a run
-# that died has nothing that the next run takes from it.
-TAKEN_BACK = -10
-NOT_TOLD = TAKEN_BACK - 1  # A unit that starts in between is told of no device that its list has not.
-BEFORE_OPENED = -10  # of what is live: VFIO's file of a group is there once a function of it is bound
+# The depths of make_step.take_and_give(): a unit is told of a device only while its list has it, and VFIO's file of a group is there
+# while a function of it is bound. Files and folders that end go last: a run that died before begins again.
+TOLD, OPENED, BOUND, ENDED = range(4)

@@ -14,13 +14,13 @@ import typing as t
 
 from ..host.files import Host
 from ..model.devices import cdi_fields, device_delivery
-from ..model.devices.device_delivery import CDI_FILES, CDI_FOLDER, flat
+from ..model.devices.device_delivery import CDI_FILES, CDI_FOLDER, flat, opened
 from ..model.plan import make_step
 from ..model.plan.context import Context
-from ..model.plan.plan import CLAIM, LIVE, Change
+from ..model.plan.plan import Change
 from ..model.systemd.agent_units import CONTAINER_HOOK, LAUNCHER
 from ..model.workload.grants import Grant
-from .device_places import NAME, TAKEN_BACK
+from .device_places import NAME, OPENED
 
 if t.TYPE_CHECKING:
     from ..model.devices.device import Device, GrantedDevice
@@ -143,9 +143,9 @@ def spec_changes(before: t.Mapping[str, t.Optional[str]], rows: t.Mapping[str, t
         text, seen = wanted.get(path), before.get(path)
         if path in before and seen == text:
             continue
-        had, has = (device_delivery.spec_of(one).rows for one in (seen, text))
-        # One that loses devices and is given none goes first.
-        phase, order = (LIVE, 0) if any(had.get(name) != edits for name, edits in has.items()) else (CLAIM, TAKEN_BACK)
+        (version, had), (dummy, has) = (device_delivery.spec_of(one) for one in (seen, text))
+        kept = {name: row for name, row in had.items() if name in has and opened(row) <= opened(has[name])}
+        low = seen if kept == had else device_delivery.spec_text(version, kept) if kept else None
         shown_now, shown_then = (
             ("others" if path in before else None),
             ("what is granted" if text is not None else None),
@@ -153,8 +153,10 @@ def spec_changes(before: t.Mapping[str, t.Optional[str]], rows: t.Mapping[str, t
         reason = (
             "containers are started with --device corral.node/grant=WORKLOAD, those of a pod with WORKLOAD:CONTAINER"
         )
-        step = make_step.file(path, text, phase, order, mode=0o644)
-        changes.append(Change(NAME, path, "content", shown_now, shown_then, reason, path, (step,)))
+        steps = make_step.take_and_give(
+            lambda *to, path=path: make_step.file(path, *to, mode=0o644), seen, low, text, OPENED
+        )
+        changes.append(Change(NAME, path, "content", shown_now, shown_then, reason, path, tuple(steps)))
     return changes
 
 

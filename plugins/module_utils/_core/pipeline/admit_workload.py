@@ -18,7 +18,7 @@ from ..host import state, workload_state
 from ..host.files import Host
 from ..model.plan import validate
 from ..model.plan.context import Context
-from ..model.plan.plan import CLAIM, CPUS, EMPTY_SLICES, FILES, LIVE, RELEASE, START, Change, Outcome, Plan, Step
+from ..model.plan.plan import CPUS, EMPTY_SLICES, FILES, LATER, RELEASE, Change, Outcome, Plan, Step
 from ..model.profile.profile import Profile
 from ..model.profile.profile_workloads import RUNNING, Workload
 from ..model.systemd.unit_file import unit_in
@@ -31,10 +31,6 @@ from .allocate_workloads import BY_HAND, Request
 
 if t.TYPE_CHECKING:
     from ..model.plan.context import Workloads
-
-# The phases that grants need at once. Files that systemd has to read are written by the rollout and the tick: a reload at each start
-# would take seconds.
-PHASES = (CLAIM, CPUS, LIVE, RELEASE, FILES, EMPTY_SLICES, START)
 
 
 class Undeclared(CorralError):
@@ -211,12 +207,12 @@ def to_be_applied(host: Host, request: Request, name: str, *, with_files: bool) 
     problems = [problem for part in plan.parts for problem in part.problems if problem.path.startswith(f"{name}.")]
     if problems:
         raise CorralError(*problems)
-    return narrowed(plan, None if with_files else phases(host))
+    return narrowed(plan, None if with_files else later(host))
 
 
-def phases(host: Host) -> tuple[int, ...]:
-    """The phases of an admission. No slice stops while systemd has files to read: it may still know a running unit of it."""
-    return tuple(phase for phase in PHASES if phase != EMPTY_SLICES) if state.there(host, state.RELOAD_DUE) else PHASES
+def later(host: Host) -> tuple[int, ...]:
+    """The phases that an admission leaves out. No slice stops while systemd has files to read: it may still know a running unit of it."""
+    return (*LATER, EMPTY_SLICES) if state.there(host, state.RELOAD_DUE) else LATER
 
 
 def execute(host: Host, request: Request, name: str, *, with_files: bool = False, refresh: bool = True) -> Admission:
@@ -232,7 +228,7 @@ def execute(host: Host, request: Request, name: str, *, with_files: bool = False
         if not refresh:
             return plan._replace(changes=())
         left = planning.plan_profile(host, applying.refresh(host, context))
-        return narrowed(left, None if with_files else phases(host))
+        return narrowed(left, None if with_files else later(host))
 
     outcome = applying.apply(host, plan, again)
     if outcome.error:
@@ -309,20 +305,20 @@ def unit_of(step: Step) -> str:
     return unit_in(step.target) if step.target.startswith("/") else step.target
 
 
-def narrowed(plan: Plan, phases: t.Optional[t.Sequence[int]]) -> Plan:
+def narrowed(plan: Plan, without: t.Optional[t.Sequence[int]]) -> Plan:
     """The part of a plan that grants need: moves of CPUs and limits, and no file that systemd would have to read.
 
     A slice of which such a file is left neither stops nor forgets its live CPUs: it would have those of the file, which others may
     have by then, as soon as a unit starts in it or systemd reads the file again.
     """
     steps = [step for change in plan.changes for step in change.steps]
-    filed = {unit_of(step) for step in steps if phases is not None and (step.phase not in phases or step.reload)} - {""}
+    filed = {unit_of(step) for step in steps if without is not None and (step.phase in without or step.reload)} - {""}
 
     def at_once(step: Step) -> bool:
-        if phases is None:
+        if without is None:
             return True
         stays = step.phase in (RELEASE, FILES, EMPTY_SLICES) and unit_of(step) in filed
-        return step.phase in phases and not step.reload and not stays
+        return step.phase not in without and not step.reload and not stays
 
     def ours(changes: t.Iterable[Change]) -> tuple[Change, ...]:
         found = []

@@ -153,14 +153,13 @@ def given_ids(text: t.Optional[str]) -> frozenset[tuple[str, str]]:
     return frozenset((name, one) for name, dummy, ids in rows for one in ids.split(","))
 
 
-def text_before_list(before: t.Optional[str], devices: t.Mapping[str, t.Sequence[Device]]) -> str:
-    """The text of ``env_file`` while the list of a unit does not have yet all of these devices: variables for what it had ``before`` and
-    keeps.
-    """
-    had = given_ids(before)
+def kept_text(now: t.Optional[str], devices: t.Mapping[str, t.Sequence[Device]]) -> t.Optional[str]:
+    """The text of ``env_file`` with those of these devices that it tells of ``now``: the same text where it tells of no other one."""
+    had = given_ids(now)
     names = {resource: f"{IDS}{variable(resource)}" for resource in devices}
     left = {key: [one for one in group if (names[key], one.id) in had] for key, group in devices.items()}
-    return env_text({key: group for key, group in left.items() if group})
+    kept = env_text({key: group for key, group in left.items() if group})
+    return now if given_ids(kept) == had else kept
 
 
 class Held(NamedTuple):
@@ -262,6 +261,12 @@ def node_paths(edits_of_one: object) -> set[str]:
     nodes = edits_of_one.get("deviceNodes") if isinstance(edits_of_one, dict) else None
     rows = [row for row in nodes if isinstance(row, dict)] if isinstance(nodes, list) else []
     return {str(row.get("hostPath") or row.get("path")) for row in rows}
+
+
+def opened(edits_of_one: t.Any) -> set[t.Any]:
+    """What a container gets by containerEdits: device files, and the ids that it is told of."""
+    told = edits_of_one.get("env") if isinstance(edits_of_one, dict) else None
+    return node_paths(edits_of_one) | given_ids("\n".join(map(str, told)) if isinstance(told, list) else None)
 
 
 def spec_text(version: str, rows: t.Mapping[str, t.Any]) -> str:

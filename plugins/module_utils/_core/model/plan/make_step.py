@@ -13,10 +13,26 @@ from __future__ import annotations
 
 import typing as t
 
-from .plan import Step
+from .plan import LIVE, TAKE, Step
 
 if t.TYPE_CHECKING:
     from ..values.vocabulary import Verb
+
+
+def take_and_give(
+    write: t.Callable[[t.Optional[str], int, int], Step],
+    now: t.Optional[str],
+    low: t.Optional[str],
+    high: t.Optional[str],
+    depth: int,
+) -> list[Step]:
+    """The writes of a target that says what a workload may use: ``low``, what it has ``now`` and keeps, before the checkpoint, and
+    ``high``, all that it is to have, after it. A run may die in between: nothing has two holders then.
+
+    What needs another target has the smaller ``depth``: it goes before that, and comes after it.
+    """
+    taken = [] if low == now else [write(low, TAKE, depth)]
+    return taken if high == low else [*taken, write(high, LIVE, -depth)]
 
 
 def file(

@@ -30,7 +30,9 @@ UNKNOWN: Verdict = "unknown"  # it could not be read; never counted as in sync
 
 # When steps run, in this order over the whole plan. CPUs move before files so that the live hand-over can be ordered:
 # a daemon-reload would apply all drop-ins at once (systemd 252).
-CLAIM = 5  # the checkpoint, and what slices find when they start: before anything takes effect
+CLAIM = 5  # what slices find when they start: before anything takes effect
+TAKE = 6  # what a workload is to use no more, before the checkpoint says that another one has it
+RECORD = 7  # the checkpoint; what it gives to a workload follows
 STOP = 10  # units that are about to lose their files
 VALUES = 20  # sysctl, hugepage pools
 CPUS = 30  # the ordered hand-over
@@ -41,6 +43,8 @@ RELOAD = 70  # one daemon-reload for all of them
 EMPTY_SLICES = 75  # they stop once no unit requires them: a stop would end the units that do, wherever those run
 START = 80  # units that need their files
 DECLARE = 90  # the profile itself, last: it becomes the declared one when all of it is applied
+# What grants do not need at once is left to the rollout and the tick: a reload at each start would take seconds.
+LATER = (STOP, VALUES, RELOAD, DECLARE)
 
 
 def key_of(kind: str, target: str, name: str) -> str:

@@ -13,8 +13,10 @@ from types import SimpleNamespace
 import pytest
 from _core.host.files import Host
 from _core.managers import device_specs, kubelet_observed
+from _core.managers.device_places import OPENED
 from _core.model.devices.device import Device, GrantedDevice
 from _core.model.devices.device_delivery import Spec
+from _core.model.plan.plan import LIVE, TAKE
 from _core.model.topology.topology import Topology
 from _core.model.workload.grants import Grant
 
@@ -154,8 +156,8 @@ def test_a_row_stays_as_it_was_while_a_device_is_gone(
 
 
 # Phase and order: what only takes devices away goes before all that gives some.
-GIVES, TAKES = (40, 0), (5, -10)
-A, B = {"env": ["A=1"]}, {"env": ["B=1"]}
+GIVES, TAKES = (LIVE, -OPENED), (TAKE, OPENED)
+A, B, TTY = {"env": ["A=1"]}, {"env": ["B=1"]}, {"deviceNodes": node_of("/dev/ttyS1")}
 
 
 @pytest.mark.parametrize(
@@ -180,6 +182,20 @@ A, B = {"env": ["A=1"]}, {"env": ["B=1"]}
             {"0.3.0": {"web": B}},
             [(SPEC, text_of(web=B), GIVES, "others", "what is granted")],
         ),
+        # What a row gives no more goes before the checkpoint, the rest stays meanwhile.
+        (
+            {SPEC: text_of(web=A, db=TTY)},
+            {"0.3.0": {"web": A, "db": B, "log": TTY}},
+            [
+                (SPEC, text_of(web=A), TAKES, "others", "what is granted"),
+                (SPEC, text_of(web=A, db=B, log=TTY), GIVES, "others", "what is granted"),
+            ],
+        ),
+        (
+            {SPEC: text_of(web=TTY)},
+            {"0.3.0": {"web": {**TTY, **A}, "db": B}},
+            [(SPEC, text_of(web={**TTY, **A}, db=B), GIVES, "others", "what is granted")],
+        ),
         # It cannot be read, or is a link.
         ({SPEC: None}, {}, []),
         ({SPEC: None}, {"0.3.0": {"web": A}}, [(SPEC, text_of(web=A), GIVES, "others", "what is granted")]),
@@ -203,9 +219,9 @@ def test_each_spec_changes_by_itself(
     before: dict[str, str | None], rows: dict[str, dict[str, t.Any]], found: list[t.Any]
 ) -> None:
     changes = device_specs.spec_changes(before, rows)
-    steps = [(one.subject, one.steps[0].value, one.steps[0][3:5], one.actual, one.wanted) for one in changes]
+    steps = [(one.subject, step.value, step[3:5], one.actual, one.wanted) for one in changes for step in one.steps]
     assert steps == found
-    assert all(len(one.steps) == 1 and one.steps[0].mode == 0o644 for one in changes)
+    assert all(step.mode == 0o644 for one in changes for step in one.steps)
 
 
 NEEDS = {
@@ -237,7 +253,7 @@ def test_specs_lose_their_hooks_with_the_program() -> None:
         SPEC: text_of(web__app={"env": ["A=1"], "hooks": [OWN, OTHER]}, web__log={"hooks": [OWN]}),
         NEWER: text_of("0.6.0", db={"env": ["B=1"]}),
     })  # fmt: skip
-    assert [(one.subject, one.steps[0].value) for one in changes] == [
+    assert [(one.subject, one.steps[-1].value) for one in changes] == [
         (SPEC, text_of(web__app={"env": ["A=1"], "hooks": [OTHER]}))
     ]
     # With nothing left it goes, and so does one that has not the name of its version.

@@ -189,14 +189,17 @@ def test_a_unit_may_come_to_have_what_it_was_granted_under_names_of_now_and_then
     ]  # fmt: skip
 
 
-def test_before_a_list_is_set_its_unit_is_told_only_of_what_it_had() -> None:
+def test_meanwhile_a_unit_is_told_only_of_what_it_has_and_keeps() -> None:
     old, new = (
         at(AWAY.id, "/dev/ttyUSB0", "devices/usb1"),
         at("/dev/serial/by-path/usb-1", "/dev/ttyUSB1", "devices/usb2"),
     )
     before = device_delivery.env_text({"a.b/tty": [old]})
-    assert device_delivery.text_before_list(before, {"a.b/tty": [new, old]}) == before
-    assert device_delivery.text_before_list("", {"a.b/tty": [old]}) == device_delivery.env_text({})
+    both = device_delivery.env_text({"a.b/tty": [new, old]})
+    assert device_delivery.kept_text(before, {"a.b/tty": [new, old]}) == before
+    assert device_delivery.kept_text(both, {"a.b/tty": [old]}) == before
+    assert device_delivery.kept_text(before, {"a.b/tty": [new]}) == device_delivery.env_text({})
+    assert device_delivery.kept_text(None, {"a.b/tty": [old]}) is None
 
 
 def gpu(number: int) -> Device:
