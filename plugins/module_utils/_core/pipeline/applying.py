@@ -208,17 +208,13 @@ def carry_out(
     ``before_steps`` is the last act before the first step: when it raises, or was not called, the node is unchanged.
     """
     lock.refuse_lost(host)
-    online = (host.read("/sys/devices/system/cpu/online") or "").strip()
-    if cgroup.unified(host):
-        online = cpuset.format(cgroup.rest(host)) or online  # A unit without a set of its own had what partitions left.
-    from ..model.systemd import workload_units  # A tick that changes nothing does not get here.
-    from . import recording_originals
+    online = cpus_of_others(host)
+    from . import recording_originals  # A tick that changes nothing does not get here.
 
     kept, dummy = state.records(host)
     new = recording_originals.new_records(host, plan, kept)
     untouched = not host.names(state.STATE)
-    if any(step.reload for step in steps) and not state.there(host, state.RELOAD_DUE):
-        recording_originals.note_reload(host)
+    recording_originals.note_reload(host, steps)
     if new:
         recording_originals.keep_records(host, [*kept, *new])  # Both copies: neither is as the plan found it any more.
         steps = [step for step in steps if step.target not in state.rest_of(state.BEFORE)]
@@ -237,27 +233,33 @@ def carry_out(
         if not leftovers and new:
             leftovers = recording_originals.forget_records(host, kept, untouched)
         return Outcome(plan, (), still_differing(plan, replan), error, undone, leftovers)
-    removed = [step.target for step in steps if step.kind == "file" and step.value is None]
-    if workload_units.GRANT_UNIT in removed:
-        # A unit whose drop-in could not be removed would end with the one that it requires.
-        unneeded = not any(map(host.exists, removed))
-        systemd.end_units(host, workload_units.GRANT_UNITS, workload_units.REGRANT_UNITS, stop=unneeded)
-    if new and refused:
-        # What was never set is not to be restored.
-        new = [record for record in new if record.before.key not in {step.key for step in refused}]
-        state.save_records(host, [*kept, *new])
-    if plan.obsolete and not leftovers:
-        gone = [record.before for record in kept if record.before.key in plan.obsolete]
-        rest = [record for record in (*kept, *new) if record.before.key not in plan.obsolete]
-        heirs = undo.handed_down([record.before for record in rest], gone)
-        state.save_records(host, [record._replace(before=heir) for record, heir in zip(rest, heirs)])
-    made = (change for change in plan.changes if any(step not in refused for step in change.steps))
-    applied = tuple(with_drain_refused(change, refused) for change in made)
+    end_grant_units(host, [step.target for step in steps if step.kind == "file" and step.value is None])
+    if (new and refused) or (plan.obsolete and not leftovers):
+        recording_originals.settle_records(
+            host, kept, new, {step.key for step in refused}, frozenset() if leftovers else plan.obsolete
+        )
     try:
         remaining = replan().changes
     except Unreadable as unread:
         remaining = (unreadable(unread),)
-    return Outcome(plan, applied, remaining, leftovers=leftovers)
+    made = (change for change in plan.changes if any(step not in refused for step in change.steps))
+    return Outcome(plan, tuple(with_drain_refused(made, refused)), remaining, leftovers=leftovers)
+
+
+def cpus_of_others(host: Host) -> str:
+    """The CPUs of a unit without a set of its own: what partitions leave."""
+    online = (host.read("/sys/devices/system/cpu/online") or "").strip()
+    return (cgroup.unified(host) and cpuset.format(cgroup.rest(host))) or online
+
+
+def end_grant_units(host: Host, removed: t.Sequence[str]) -> None:
+    """End the units that hold grants where the ``removed`` files have those of theirs."""
+    from ..model.systemd import workload_units
+
+    if workload_units.GRANT_UNIT in removed:
+        # A unit whose drop-in could not be removed would end with the one that it requires.
+        unneeded = not any(map(host.exists, removed))
+        systemd.end_units(host, workload_units.GRANT_UNITS, workload_units.REGRANT_UNITS, stop=unneeded)
 
 
 def unreadable(error: Unreadable) -> Change:
@@ -267,10 +269,12 @@ def unreadable(error: Unreadable) -> Change:
     )  # fmt: skip
 
 
-def with_drain_refused(change: Change, refused: t.Mapping[Step, str]) -> Change:
-    """A change with the reason why the node was not drained for it, which no look at the node shows afterwards."""
-    said = [refused[step] for step in change.steps if step in refused and step.kind == "hook" and step.value == "drain"]
-    return change._replace(reason=f"{change.reason}; not drained: {said[0]}") if said else change
+def with_drain_refused(changes: t.Iterable[Change], refused: t.Mapping[Step, str]) -> t.Iterator[Change]:
+    """The changes, with the reason why the node was not drained for one, which no look at the node shows afterwards."""
+    for change in changes:
+        hooks = (step for step in change.steps if step in refused and step.kind == "hook" and step.value == "drain")
+        said = [f"; not drained: {refused[step]}" for step in hooks]
+        yield change._replace(reason="".join([change.reason, *said[:1]]))
 
 
 def still_differing(plan: Plan, replan: t.Callable[[], Plan]) -> tuple[Change, ...]:
@@ -370,8 +374,8 @@ def undo_readable(
         inverse = undo.inverse(before, step, online, shared)
         said = []
         for back in inverse:
-            if back.kind == "unit" and back.value == "stop" and before.active and cgroup.populated(host, back.target):
-                continue  # It ran before, and what is in it runs on.
+            if runs_on(host, before, back):
+                continue
             if is_late(host, back, reloaded=reloaded):
                 late.append(back)
             elif (blocked or kept) and back.target in state.rest_of(state.CHECKPOINT):
@@ -394,6 +398,11 @@ def undo_readable(
         kept = why if back in blocked and why else kept
         leftovers += filter(None, [why])
     return tuple(undone), tuple(leftovers)
+
+
+def runs_on(host: Host, before: undo.Original, back: Step) -> bool:
+    """Whether a step of an undo would stop a unit that ran before, and what is in it."""
+    return back.kind == "unit" and back.value == "stop" and before.active and cgroup.populated(host, back.target)
 
 
 def shared_before(host: Host, done: t.Sequence[tuple[undo.Original, Step]]) -> str:

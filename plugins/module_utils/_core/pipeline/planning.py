@@ -18,12 +18,10 @@ from ..model.cpu import pools
 from ..model.cpu.handover import NoSafeOrder
 from ..model.plan import undo
 from ..model.plan.context import Context
-from ..model.plan.plan import Part, Plan
+from ..model.plan.plan import Change, Part, Plan
 from ..model.profile import capacity_check, profile
 from ..model.profile.profile import Profile
-from ..model.profile.profile_workloads import RUNNING
 from ..model.topology.topology import Topology
-from ..model.values import cpuset
 from ..model.values.errors import CorralError, Problem
 from . import declared_profile, named_programs
 
@@ -297,68 +295,64 @@ def joined(first: Plan, second: Plan) -> Plan:
 def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], managers: t.Sequence[str]) -> Plan:
     """A plan of these parts, and of all that these managers once changed and no part owns any more."""
     records, warning = state.records(host)
-    owned = frozenset(key for part in parts for key in part.owned)
-    # The kernel keeps what a unit requested last: without those that are offline it would not have them when they are back.
-    online = (host.read(f"/sys/devices/system/cpu/{'present' if context is None else 'online'}") or "").strip()
-    taken = soon = cpuset.EMPTY
-    if context is not None and context.profile.cpu is not None:
-        # A unit that goes back to no set of its own has what exclusive slices leave.
-        taken = context.pools.isolated | context.pools.exclusive
-        needs = context.workloads.needs if context.workloads is not None else ()
-        comes_and_goes = any(need.cpus and need.workload.hold == RUNNING for need in needs)
-        soon = taken | context.pools.shared if comes_and_goes else taken
-        online = cpuset.format((cgroup.cpu_list(online) or frozenset()) - taken) or online
     obsolete = frozenset(key for part in parts for key in part.gone)
-    settled = owned | obsolete
+    settled = obsolete.union(*(part.owned for part in parts))
+    notes = [warning] if warning else []
+    is_whole = set(registry.FILES) <= set(managers)
     dropped = [
         record
         for record in records
-        if record.manager in managers
-        and record.before.key not in settled
-        and undo.own_property(record.before.target) not in settled  # systemd's file goes with its property
+        # What no manager here knows is said with the plan of the whole profile.
+        if (is_whole and record.manager not in registry.names())
+        or (
+            record.manager in managers
+            and record.before.key not in settled
+            and undo.own_property(record.before.target) not in settled  # systemd's file goes with its property
+        )
     ]
-    is_whole = set(registry.FILES) <= set(managers)
-    if is_whole:  # What no manager here knows is said with the plan of the whole profile.
-        dropped += [record for record in records if record.manager not in registry.names()]
     changes = [change for part in parts for change in part.changes]
     if not set(managers) <= set(GRANTS) and state.there(host, state.RELOAD_DUE):  # A start leaves it to the tick.
         from ..managers import declaration
 
         changes += declaration.reload_due()
-    waiting: tuple[str, ...] = ()
     if dropped:
         from . import restoring_originals  # A tick that drops nothing does not load it.
 
-        restored = restoring_originals.plan(
-            host, dropped, changes, online, taken, soon, has_profile=context is not None
-        )
+        restored = restoring_originals.plan(host, dropped, changes, context)
         changes += restored.changes
         obsolete |= restored.obsolete
-        waiting = restored.notes
-    if parts and (not records or state.there(host, state.LOST)):
-        from . import lost_originals  # Where originals are recorded nothing is loaded for this.
-
-        changes += lost_originals.not_owned(host, managers, owned)
-        changes += lost_originals.loss(host) if context is not None and is_whole else ()
-    if (
-        context is not None
-        and context.in_tick
-        and any(one.kind == "pool" for change in changes for one in change.steps)
-    ):
+        notes += restored.notes
+    pools = any(step.kind == "pool" for change in changes for step in change.steps)
+    if pools and context is not None and context.in_tick:
         from . import counted_hugepages  # Few ticks find a pool that differs.
 
         changes, kept = counted_hugepages.left_to_runs(host, changes)
         obsolete -= kept
+    changes += lost_items(host, context, parts, managers, has_records=bool(records))
+    if state.unread_rows(host):
+        obsolete |= {state.UNREADABLE}  # The run that saves the originals sets them aside.
+    notes += [note for part in parts for note in part.notes]
+    return Plan(context, tuple(changes), tuple(parts), obsolete, tuple(notes))
+
+
+def lost_items(
+    host: Host, context: t.Optional[Context], parts: t.Sequence[Part], managers: t.Sequence[str], *, has_records: bool
+) -> list[Change]:
+    """What was lost of Corral's own files, as far as it is of these managers; nothing is loaded for it where all are there."""
+    is_whole = set(registry.FILES) <= set(managers)
+    found: list[Change] = []
+    if parts and (not has_records or state.there(host, state.LOST)):
+        from . import lost_originals
+
+        found += lost_originals.not_owned(host, managers, frozenset(key for part in parts for key in part.owned))
+        found += lost_originals.loss(host) if context is not None and is_whole else ()
     if context is not None and is_whole:
         from . import lost_files
 
-        changes += lost_files.items(host)
+        found += lost_files.items(host)
     unreadable = state.unreadable(host)
     if unreadable:
         from . import lost_originals
 
-        changes += lost_originals.unreadable(unreadable, None if is_whole else managers)
-    if state.unread_rows(host):
-        obsolete |= {state.UNREADABLE}  # The run that saves the originals sets them aside.
-    notes = [*waiting, *(note for part in parts for note in part.notes)]
-    return Plan(context, tuple(changes), tuple(parts), obsolete, (*([warning] if warning else []), *notes))
+        found += lost_originals.unreadable(unreadable, None if is_whole else managers)
+    return found

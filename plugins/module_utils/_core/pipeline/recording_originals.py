@@ -14,9 +14,9 @@ from ..host import apply_step, state
 from ..host.files import Host
 from ..host.state import Record
 from ..managers import registry
-from ..model.plan import make_step
+from ..model.plan import make_step, undo
 from ..model.plan.places import covering
-from ..model.plan.plan import RELEASE, VALUES, Plan, Step
+from ..model.plan.plan import RELEASE, VALUES, Part, Plan, Step
 from ..model.profile.schema_types import is_own
 from ..model.systemd import unit_property
 from ..model.values.errors import refusal
@@ -40,10 +40,11 @@ def keep_records(host: Host, records: t.Sequence[Record]) -> None:
         raise refusal(message, path=state.BEFORE) from None
 
 
-def note_reload(host: Host) -> None:
-    """Note that systemd has to read its files again, also where this run dies before. It does not fail for want of room."""
+def note_reload(host: Host, steps: t.Iterable[Step]) -> None:
+    """Note that systemd has to read its files again, also where a run of these steps dies before. It does not fail for want of room."""
     with contextlib.suppress(OSError):
-        host.write_file(state.RELOAD_DUE, "", state.PRIVATE)
+        if any(step.reload for step in steps) and not state.there(host, state.RELOAD_DUE):
+            host.write_file(state.RELOAD_DUE, "", state.PRIVATE)
 
 
 def forget_records(host: Host, kept: t.Sequence[Record], untouched: bool) -> tuple[str, ...]:
@@ -63,6 +64,17 @@ def forget_records(host: Host, kept: t.Sequence[Record], untouched: bool) -> tup
     return ()
 
 
+def settle_records(
+    host: Host, kept: t.Sequence[Record], new: t.Sequence[Record], unset: t.Container[str], ended: t.Container[str]
+) -> None:
+    """After a run: forget the new originals of what was never set (``unset``), which is not to be restored, and those that ``ended``."""
+    gone = [record.before for record in kept if record.before.key in ended]
+    rest = [*kept, *(record for record in new if record.before.key not in unset)]
+    rest = [record for record in rest if record.before.key not in ended]
+    heirs = undo.handed_down([record.before for record in rest], gone)
+    state.save_records(host, [record._replace(before=heir) for record, heir in zip(rest, heirs)])
+
+
 def new_records(host: Host, plan: Plan, kept: t.Sequence[Record]) -> list[Record]:
     """The originals of everything that this plan touches for the first time."""
     recorded = {record.before.key for record in kept}
@@ -77,27 +89,34 @@ def new_records(host: Host, plan: Plan, kept: t.Sequence[Record]) -> list[Record
     for change in (change for part in plan.parts for change in part.changes if change.steps):
         owner = registry.manager(change.manager)
         for step in (looked for written in change.steps for looked in (written, *taken_with(written, owner))):
-            if (
-                is_volatile(step, owner)
-                or step.key in known
-                or step.value in NEVER_RECORDED
-                or (step.kind == "pool" and step.key not in pools)  # Those of the NUMA nodes are.
-                or unit_property.is_live_file(step.kind, step.target)
-                or is_tampering(step, change.manager, recorded)
-            ):
-                continue
-            known.add(step.key)
-            found.append(Record(change.manager, change.subject, apply_step.observe(host, step)))
-    # A kernel value that is right already is recorded now: a value that is set later is not the original.
-    for part in plan.parts:
-        keys = sorted(part.owned - known) if part.manager else []
-        for kind in VALUE_KINDS:
-            for target in (key[len(kind) + 1 :] for key in keys if key.startswith(f"{kind}:")):
-                found.append(Record(part.manager, target, apply_step.observe(host, Step(kind, target, None, VALUES))))
-        found += [
-            Record(part.manager, s.target, apply_step.observe(host, s)) for s in part.baseline if s.key not in known
-        ]
-    return found
+            if step.key not in known and has_original(step, owner, recorded, pools):
+                known.add(step.key)
+                found.append(Record(change.manager, change.subject, apply_step.observe(host, step)))
+    return found + [record for part in plan.parts for record in right_already(host, part, known)]
+
+
+def has_original(step: Step, owner: Manager, recorded: t.Container[str], pools: t.Container[str]) -> bool:
+    """Whether what is there before a step is to be restored one day; ``pools`` are the keys of those that are: of each NUMA node."""
+    return not (
+        is_volatile(step, owner)
+        or step.value in NEVER_RECORDED
+        or (step.kind == "pool" and step.key not in pools)
+        or unit_property.is_live_file(step.kind, step.target)
+        or is_tampering(step, owner.name, recorded)
+    )
+
+
+def right_already(host: Host, part: Part, known: t.AbstractSet[str]) -> list[Record]:
+    """The originals of kernel values that a part holds and that are right: a value that is set later is not the original."""
+    keys = sorted(part.owned - known) if part.manager else []
+    steps = [
+        Step(kind, key[len(kind) + 1 :], None, VALUES)
+        for kind in VALUE_KINDS
+        for key in keys
+        if key.startswith(f"{kind}:")
+    ]
+    steps += [step for step in part.baseline if step.key not in known]
+    return [Record(part.manager, step.target, apply_step.observe(host, step)) for step in steps]
 
 
 def is_volatile(step: Step, owner: Manager) -> bool:

@@ -15,7 +15,9 @@ from ..host.state import Record
 from ..managers import registry
 from ..managers.registry import PROFILE
 from ..model.plan import make_step, undo
+from ..model.plan.context import Context
 from ..model.plan.plan import RELEASE, UNCHANGEABLE, Change, Step
+from ..model.profile.profile_workloads import RUNNING
 from ..model.profile.schema_types import AGENT_SLICE, SHARED_PREFIX, is_own
 from ..model.systemd import unit_property
 from ..model.systemd.unit_group import unit_of_partition
@@ -43,48 +45,59 @@ class Restoration(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def plan(
-    host: Host,
-    dropped: t.Sequence[Record],
-    planned: t.Sequence[Change],
-    online: str,
-    taken: frozenset[int],
-    soon: frozenset[int],
-    *,
-    has_profile: bool,
-) -> Restoration:
-    """What becomes of the records ``dropped``, which no part owns; ``planned`` are the changes of the parts.
-
-    ``online`` are the CPUs that a unit without a set of its own gets (with a removal those that are offline as well), ``taken`` those of
-    exclusive slices, ``soon`` also those that a start may give one. A plan that has a profile stops no slice with processes.
+class CpusLeft(NamedTuple):
+    """The CPUs for units that go back to what they had: ``online`` of one without a set of its own, ``taken`` those of exclusive slices,
+    ``soon`` also those that a start may give one.
     """
-    strays = [record for record in dropped if is_stray(record, online)]
-    stuck = [record for record in strays if not is_restored(host, record.before)]
-    dropped = [record for record in dropped if record not in stuck]
-    busy = [record for record in dropped if has_profile and is_busy(host, record.before)]
-    dropped = [record for record in dropped if record not in busy]
-    waiting = {
-        record: soon & unit_property.cpus_of_file(record.before.target, record.before.value) for record in dropped
-    }
-    dropped = [record for record in dropped if not waiting[record]]
-    notes = [WAITS.format(one.before.target, cpuset.format(cpus)) for one, cpus in waiting.items() if cpus]
-    set_again = [record for record in dropped if is_set_again(host, record.before)]
-    notes += [SET_AGAIN.format(record.before.target) for record in set_again]
-    changes = [
-        restoring(host, record, online, taken)._replace(steps=(), verdict=UNCHANGEABLE, reason=BUSY) for record in busy
-    ]
-    changes += [stray_item(record) for record in stuck]
-    known = {step.key for change in (*planned, *changes) for step in change.steps if step.kind == "unit"}
-    again = [
-        one
-        for one in reversed(dropped)
-        if one not in (*strays, *set_again) and one.before.key not in known and not is_as_before(host, one.before)
-    ]
+
+    online: str
+    taken: frozenset[int] = cpuset.EMPTY
+    soon: frozenset[int] = cpuset.EMPTY
+
+
+def cpus_left(host: Host, context: t.Optional[Context]) -> CpusLeft:
+    """The CPUs that a profile leaves; with a removal all, those that are offline as well."""
+    # The kernel keeps what a unit requested last: without those that are offline it would not have them when they are back.
+    online = (host.read(f"/sys/devices/system/cpu/{'present' if context is None else 'online'}") or "").strip()
+    if context is None or context.profile.cpu is None:
+        return CpusLeft(online)
+    taken = context.pools.isolated | context.pools.exclusive
+    needs = context.workloads.needs if context.workloads is not None else ()
+    comes_and_goes = any(need.cpus and need.workload.hold == RUNNING for need in needs)
+    # A unit that goes back to no set of its own has what exclusive slices leave.
+    left = cpuset.format((cgroup.cpu_list(online) or frozenset()) - taken)
+    return CpusLeft(left or online, taken, taken | context.pools.shared if comes_and_goes else taken)
+
+
+def plan(
+    host: Host, dropped: t.Sequence[Record], planned: t.Sequence[Change], context: t.Optional[Context]
+) -> Restoration:
+    """What becomes of the records ``dropped``, which no part owns; ``planned`` are the changes of the parts. A plan that has a profile
+    stops no slice with processes.
+    """
+    cpus = cpus_left(host, context)
+    known = {step.key for change in planned for step in change.steps if step.kind == "unit"}
+    stays: list[Change] = []
+    again: list[Record] = []
+    notes: list[str] = []
+    obsolete = set()
+    for record in dropped:
+        before, stray = record.before, is_stray(record, cpus.online)
+        if stray and not is_restored(host, before):
+            stays.append(stray_item(record))
+        elif context is not None and is_busy(host, before):
+            stays.append(restoring(host, record, cpus)._replace(steps=(), verdict=UNCHANGEABLE, reason=BUSY))
+        elif waits := cpus.soon & unit_property.cpus_of_file(before.target, before.value):
+            notes.append(WAITS.format(before.target, cpuset.format(waits)))
+        else:
+            obsolete.add(before.key)
+            if is_set_again(host, before):
+                notes.append(SET_AGAIN.format(before.target))
+            elif not stray and before.key not in known and not is_as_before(host, before):
+                again.append(record)
     files = {one.before.target: one.before.value for one in again if one.before.kind == "file"}
-    changes += [
-        by_its_file(host, restoring(host, record, online, taken), record.before, files, taken) for record in again
-    ]
-    return Restoration(tuple(changes), frozenset(record.before.key for record in dropped), tuple(notes))
+    restored = [by_its_file(host, restoring(host, one, cpus), one.before, files, cpus.taken) for one in reversed(again)]
+    return Restoration((*stays, *restored), frozenset(obsolete), tuple(notes))
 
 
 def is_set_again(host: Host, before: undo.Original) -> bool:
@@ -224,11 +237,11 @@ def by_its_file(
     return change._replace(wanted=cpuset.format(cpus), steps=(first, *rest))
 
 
-def restoring(host: Host, record: Record, online: str, taken: frozenset[int]) -> Change:
+def restoring(host: Host, record: Record, cpus: CpusLeft) -> Change:
     """The change that restores an original."""
     before = record.before
     kind = undo.KINDS[before.kind]
-    steps = undo.restore_recorded(before, online, taken)
+    steps = undo.restore_recorded(before, cpus.online, cpus.taken)
     if before.kind == "property" and before.name == "AllowedCPUs" and not requests_cpus(host, before.target):
         # Not since a boot, or since its start. A restore would have it request CPUs, which systemd cannot take back.
         steps = [step for step in steps if step.kind == "folder"]
