@@ -44,12 +44,9 @@ def checkpoint_changes(host: Host, found: Workloads) -> list[Change]:
         return changes
     steps = [*ended, *steps]
     if not changes or found.damage:
-        is_copy = all(step.target != path for step in steps)
-        kept = (
-            f"its second copy, {path}.previous, is not the same: it is written again"
-            if is_copy
-            else "what was granted is kept there"
-        )
+        kept = "what was granted is kept there"
+        if all(step.target != path for step in steps):
+            kept = f"its second copy, {path}.previous, is not the same: it is written again"
         reason = found.damage or "; ".join(found.drifted) or kept
         shown = None if before is None else "unreadable" if found.damage else "an earlier one"
         changes.insert(0, Change(NAME, path, "content", shown, f"{len(found.allocated.grants)} grants", reason, path))
@@ -130,17 +127,10 @@ def grant_text(grant: Grant) -> str:
 def refused_change(refusal: Refusal, grant: t.Optional[Grant]) -> Change:
     """The item of a workload that does not get what it requests; ``grant`` is what it has all the same (None: nothing)."""
     has = "nothing" if grant is None else amount_of(grant, refusal.key)
+    has, path = has if has != refusal.value else "less", state.CHECKPOINT
     return Change(
-        NAME,
-        refusal.workload,
-        refusal.key,
-        has if has != refusal.value else "less",
-        refusal.value,
-        refusal.message,
-        state.CHECKPOINT,
-        (),
-        UNCHANGEABLE,
-    )
+        NAME, refusal.workload, refusal.key, has, refusal.value, refusal.message, path, (), UNCHANGEABLE
+    )  # fmt: skip
 
 
 def amount_of(grant: Grant, key: str) -> str:

@@ -121,62 +121,82 @@ def refused_for_boot(host: Host, context: Context) -> dict[str, str]:
 
 def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     """The changes that make the slice tree as wanted."""
-    own = {unit: cpus for unit, cpus in wanted.now.items() if is_exclusive(unit)}
-    open_to_all = cpuset.EMPTY.union(*(cpus for unit, cpus in own.items() if not kept_by_kernel(unit, wanted, seen)))
-    others = [one for one in seen.unmanaged if not unmanaged_groups.is_the_kubelets(one.name, context.profile)]
-    found = (one for one in others if one.populated or one.requested or unmanaged_groups.may_start_on(one, open_to_all))
-    # A partition has what it requests, also what partitions in it took from its effective CPUs.
-    foreign = seen.foreign & wanted.online
-    taken = (one._replace(cpus=one.requested & foreign) if one.is_partition else one for one in found)
-    seen = seen._replace(unmanaged=tuple(taken))
-    profile, wanted = wanted, without_masked(without_foreign(wanted, foreign), seen)
+    profile, seen = wanted, with_neighbours(wanted, seen, context)
+    wanted = without_masked(without_foreign(wanted, seen.foreign & wanted.online), seen)
     moves = cpu_moves.plan_moves(wanted, seen, context)
     changes = [controller_change()] if seen.without_cpusets else []
-    changes += [masked_change(unit, state) for unit, state in seen.units.items() if state.mask]
-    for unit, cpus in wanted.now.items():
-        changes += filter(None, [live_change(unit, cpus, seen) or next_start_change(unit, wanted, seen)])
-    for unit in wanted.persistent:
-        changes += filter(None, [dropin_change(unit, wanted, seen), override_change(unit, wanted, seen)])
-        changes += filter(None, [in_boot_change(unit, wanted, seen)])
+    changes += slice_changes(wanted, seen)
     changes += partition_changes(wanted, seen, context, moves)
-    kinds = {unit: wanted.partitions.get(unit, MEMBER) for unit in wanted.now}
-    changes += [
-        partitions.foreign_change(unit, kind, found.value, found.file)
-        for unit, kind in kinds.items()
-        for found in seen.units[unit].by_systemd[-1:]
-        if found.value not in ("", kind)
-    ]
-    left = (
-        unit for unit in slices.left_over(wanted.now, seen.units) if seen.units[unit].exists or unit in moves.stopped
-    )
-    settled = {grant.workload for grant in context.grants}
-    if context.workloads is not None:
-        settled |= {grant.workload for grant in context.workloads.checkpoint.grants} | context.workloads.released
-    ended = [left_change(unit, seen) for unit in left if not is_waiting(unit, seen.units[unit], settled)]
-    gone = frozenset(
-        step.key
-        for change in ended
-        if change.subject in moves.stopped
-        for step in change.steps
-        if step.kind != "folder"
-    )
+    changes += partitions_by_systemd(wanted, seen)
+    ended = ended_changes(wanted, seen, context, moves)
     changes += ended
-    changes += [
-        foreign_file(unit, seen) for unit in slices.left_over(wanted.now, seen.units) if has_foreign_file(unit, seen)
-    ]
     changes += filter(None, [target_change(profile.persistent, seen)])
-    shared = wanted.now[CORRAL_SLICE]
-    shown = unmanaged_groups.reported(seen.unmanaged, own, shared, moves.confined)
-    refused = [one.name for one in shown if wanted.confine and one.name not in moves.confined]
-    following = {name: one.wanted for name, one in moves.placed.items() if name not in moves.confined}
-    changes += unmanaged_groups.changes_of(shown, own, shared, moves.confined, refused, following)
+    changes += unmanaged_changes(wanted, seen, moves)
+    ending = (step for change in ended if change.subject in moves.stopped for step in change.steps)
     baseline = [
         make_step.unit_property(unit, "AllowedCPUs", "", RELEASE)
         for unit in wanted.persistent
         if kept_by_others(unit, wanted, seen)
     ]
-    moved = cpu_moves.with_moves(changes, moves.writes, moves.starting, seen, wanted)
-    return Part(moved, owned_by(profile, seen, moves.placed), manager=NAME, baseline=tuple(baseline), gone=gone)
+    return Part(
+        cpu_moves.with_moves(changes, moves.writes, moves.starting, seen, wanted),
+        owned_by(profile, seen, moves.placed),
+        manager=NAME,
+        baseline=tuple(baseline),
+        gone=frozenset(step.key for step in ending if step.kind != "folder"),
+    )
+
+
+def with_neighbours(wanted: Wanted, seen: Observation, context: Context) -> Observation:
+    """The observation with those of the unmanaged groups that run, request CPUs, or may start on CPUs that the kernel keeps nothing off."""
+    open_to_all = cpuset.EMPTY.union(
+        *(cpus for unit, cpus in wanted.exclusive.items() if not kept_by_kernel(unit, wanted, seen))
+    )
+    others = (one for one in seen.unmanaged if not unmanaged_groups.is_the_kubelets(one.name, context.profile))
+    found = (one for one in others if one.populated or one.requested or unmanaged_groups.may_start_on(one, open_to_all))
+    # A partition has what it requests, also what partitions in it took from its effective CPUs.
+    foreign = seen.foreign & wanted.online
+    taken = (one._replace(cpus=one.requested & foreign) if one.is_partition else one for one in found)
+    return seen._replace(unmanaged=tuple(taken))
+
+
+def slice_changes(wanted: Wanted, seen: Observation) -> list[Change]:
+    """The changes of the slices' CPUs, in force and in files."""
+    found: list[t.Optional[Change]] = [masked_change(unit, state) for unit, state in seen.units.items() if state.mask]
+    for unit, cpus in wanted.now.items():
+        found.append(live_change(unit, cpus, seen) or next_start_change(unit, wanted, seen))
+    for unit in wanted.persistent:
+        found += [change(unit, wanted, seen) for change in (dropin_change, override_change, in_boot_change)]
+    return list(filter(None, found))
+
+
+def partitions_by_systemd(wanted: Wanted, seen: Observation) -> t.Iterator[Change]:
+    """The items of slices of which systemd's files make another kind of partition."""
+    for unit in wanted.now:
+        kind = wanted.partitions.get(unit, MEMBER)
+        for found in seen.units[unit].by_systemd[-1:]:
+            if found.value not in ("", kind):
+                yield partitions.foreign_change(unit, kind, found.value, found.file)
+
+
+def ended_changes(wanted: Wanted, seen: Observation, context: Context, moves: Moves) -> list[Change]:
+    """The items of the slices whose workloads have no CPUs of their own any more, and of files of others that give such a slice some."""
+    left = slices.left_over(wanted.now, seen.units)
+    settled = {grant.workload for grant in context.grants}
+    if context.workloads is not None:
+        settled |= {grant.workload for grant in context.workloads.checkpoint.grants} | context.workloads.released
+    there = [unit for unit in left if seen.units[unit].exists or unit in moves.stopped]
+    found = [left_change(unit, seen) for unit in there if not is_waiting(unit, seen.units[unit], settled)]
+    return found + [foreign_file(unit, seen) for unit in left if has_foreign_file(unit, seen)]
+
+
+def unmanaged_changes(wanted: Wanted, seen: Observation, moves: Moves) -> list[Change]:
+    """The items of the control groups that the profile does not name."""
+    own, shared = wanted.exclusive, wanted.now[CORRAL_SLICE]
+    shown = unmanaged_groups.reported(seen.unmanaged, own, shared, moves.confined)
+    refused = [one.name for one in shown if wanted.confine and one.name not in moves.confined]
+    following = {name: one.wanted for name, one in moves.placed.items() if name not in moves.confined}
+    return unmanaged_groups.changes_of(shown, own, shared, moves.confined, refused, following)
 
 
 def kept_by_kernel(unit: str, wanted: Wanted, seen: Observation) -> bool:
@@ -300,12 +320,7 @@ def live_change(unit: str, cpus: frozenset[int], seen: Observation) -> t.Optiona
     return Change(NAME, unit, "AllowedCPUs", shown, cpuset.format(cpus), reason_of(unit, state, cpus), location)
 
 
-def partition_changes(
-    wanted: Wanted,
-    seen: Observation,
-    context: Context,
-    moves: Moves,
-) -> list[Change]:
+def partition_changes(wanted: Wanted, seen: Observation, context: Context, moves: Moves) -> list[Change]:
     """The changes of the partitions: of slices that are to become one, and of those that are to end."""
     changes, moving = [], moves.units
     for unit, state in seen.units.items():
@@ -353,8 +368,7 @@ def owned_by(wanted: Wanted, seen: Observation, placed: t.Iterable[str]) -> froz
             f"unit:{unit}",
             f"cpuset:{cgroup.path_of(unit, cgroup.CPUSETS)}",  # from before a boot with v1
         }
-    own = filter(is_exclusive, wanted.now)
-    owned |= {f"partition:{cgroup.partition_file(unit)}" for unit in (*own, *left)}
+    owned |= {f"partition:{cgroup.partition_file(unit)}" for unit in (*wanted.exclusive, *left)}
     unmanaged = [one.name for one in seen.unmanaged] if wanted.confine else placed
     owned |= {f"property:{name}:AllowedCPUs" for name in unmanaged}
     return frozenset(owned)

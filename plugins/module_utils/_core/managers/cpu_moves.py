@@ -63,7 +63,8 @@ def plan_moves(wanted: Wanted, seen: Observation, context: Context) -> Moves:
     now.update(after_partitions_end(wanted, seen, (seen.foreign & wanted.online).union(*kept)))
     now.update(starting)
     refused_lately = refused_in(seen, context) - requests_of_new_grants(wanted, seen, now)
-    confined = confinable_in(wanted, seen, refused_lately)
+    confinable = filter(unmanaged_groups.can_be_confined, seen.unmanaged if wanted.confine else ())
+    confined = frozenset(one.name for one in confinable if one.name not in refused_lately)
     placed = placed_in(wanted, seen, confined, refused_lately, context.original_cpus)
     requested = {one.name: one.requested for one in seen.unmanaged}
     requested.update((unit, state.cpus.requested or cpuset.EMPTY) for unit, state in seen.units.items())
@@ -87,7 +88,7 @@ def shared_meanwhile(
     """The CPUs of slices that do not run, have no workload any more and stop after the hand-over: shared ones that no exclusive slice
     has before it either. They only had others' by a file, and so may not keep them as a slice does that runs on them.
     """
-    owned = frozenset().union(*(now[unit] or () for unit in wanted.now if is_exclusive(unit)))
+    owned = frozenset().union(*(now[unit] or () for unit in wanted.exclusive))
     shared = wanted.now[CORRAL_SLICE]
     return dict.fromkeys(units, shared - owned or wanted.reserved - owned or shared)
 
@@ -124,15 +125,9 @@ def requests_of_new_grants(
     """The unmanaged units that request CPUs which an exclusive slice is about to get: those are asked to leave them, or it gets none,
     however short a time ago systemd refused.
     """
-    gained = (cpus - (now[unit] or cpuset.EMPTY) for unit, cpus in wanted.now.items() if is_exclusive(unit))
+    gained = (cpus - (now[unit] or cpuset.EMPTY) for unit, cpus in wanted.exclusive.items())
     gains = cpuset.EMPTY.union(*gained)
     return frozenset(one.name for one in seen.unmanaged if one.requested & gains)
-
-
-def confinable_in(wanted: Wanted, seen: Observation, refused_lately: t.Container[str]) -> frozenset[str]:
-    """The unmanaged units that can get the shared CPUs."""
-    names = (one.name for one in seen.unmanaged if wanted.confine and unmanaged_groups.can_be_confined(one))
-    return frozenset(name for name in names if name not in refused_lately)
 
 
 def placed_in(
@@ -148,7 +143,7 @@ def placed_in(
     get what cpus_left() says. Clearing AllowedCPUs= leaves cpuset.cpus as
     it is: the old request would keep the next slice from being a partition.
     """
-    own = seen.foreign.union(*(cpus for unit, cpus in wanted.now.items() if is_exclusive(unit)))
+    own = seen.foreign.union(*wanted.exclusive.values())
     found = {}
     for one in seen.unmanaged:
         if one.name in confined:
@@ -171,7 +166,7 @@ def stopped_unmanaged(wanted: Wanted, seen: Observation, original_cpus: t.Mappin
 
     A tick takes that back. Until then, or where none changes anything, such a unit can start at any moment.
     """
-    own = cpuset.EMPTY.union(*(cpus for unit, cpus in wanted.now.items() if is_exclusive(unit)))
+    own = cpuset.EMPTY.union(*wanted.exclusive.values())
     return [
         handover.Slice(unit, cpus & wanted.online, cpus_left(unit, wanted, own, original_cpus))
         for unit, cpus in seen.stopped.items()
@@ -225,53 +220,70 @@ def with_moves(
     missing slices start; then comes each move, and the partition after its slice's last one. Last of all end the partitions of
     slices that keep CPUs of their own.
     """
-    steps: dict[str, list[Step]] = {
-        unit: started_with(unit, cpus, seen, START_MISSING, START_MISSING + 1) for unit, cpus in starting.items()
-    }
-    last: dict[str, int] = {}
-    started = set(starting)
-    for index, (unit, cpus) in enumerate(moves, 1):
-        last[unit] = index * MOVE
-        assignment = make_step.unit_property(unit, "AllowedCPUs", cpuset.format(cpus), CPUS, index * MOVE + SET)
-        if unit not in seen.units:
-            assignment = assignment._replace(optional=True)  # Units that are not declared come and go.
-        mine = steps.setdefault(unit, [])
-        if unit not in started and described(unit):
-            # A control group can exist without its slice: a property set on a slice that does not run makes one,
-            # and nothing more. Starting a slice that runs does nothing.
-            started.add(unit)
-            mine += started_with(unit, cpus, seen, index * MOVE + START, index * MOVE + SET)
-        else:
-            mine.append(assignment)
+    steps, last = steps_of_moves(moves, starting, seen)
     # Some slices have the right CPUs in force and no move: they request more than they have, another slice still has what they
     # would request, or they do not run and would start with their own. Their request is written after all moves.
+    asking = [one.subject for one in changes if is_in_force(one) and one.subject in seen.units.keys() - steps.keys()]
     order = (len(moves) + 1) * MOVE
-    for unit in (one.subject for one in changes if one.property in LIVE_PROPERTIES and one.verdict == DRIFT):
-        if unit not in steps and unit in seen.units:
-            order += MOVE
-            last[unit] = order
-            cpus = wanted.now[unit]
-            steps[unit] = [make_step.unit_property(unit, "AllowedCPUs", cpuset.format(cpus), CPUS, order)]
-            if described(unit) and not seen.units[unit].exists:
-                steps[unit] = started_with(unit, cpus, seen, order, order + 1)
+    for unit in asking:
+        order += MOVE
+        last[unit] = order
+        if described(unit) and not seen.units[unit].exists:
+            steps[unit] = started_with(unit, wanted.now[unit], seen, order, order + 1)
+        else:
+            steps[unit] = [assigned(unit, wanted.now[unit], order)]
     reduced = reduced_requests(seen, wanted)
     for unit, cpus in reduced.items():
         releases = is_valid_partition(unit, seen.units[unit])
-        first = make_step.unit_property(
-            unit, "AllowedCPUs", cpuset.format(cpus), CPUS, UNMADE if releases else UNCLAIMED
-        )
-        steps[unit] = [first, *steps.get(unit, [])]
+        steps[unit] = [assigned(unit, cpus, UNMADE if releases else UNCLAIMED), *steps.get(unit, [])]
     for unit in sorted(others_by_set_property(wanted, seen).difference(steps)):
-        steps[unit] = [make_step.unit_property(unit, "AllowedCPUs", cpuset.format(wanted.now[unit]), CPUS, UNCLAIMED)]
+        steps[unit] = [assigned(unit, wanted.now[unit], UNCLAIMED)]
     steps = {unit: without_set_property(unit, mine, wanted, seen) for unit, mine in steps.items()}
+    placed = (
+        one._replace(steps=placed_partition(one, last, order, wanted, reduced))
+        if one.property == partitions.PROPERTY
+        else one
+        for one in changes
+    )
+    return carried(placed, steps, wanted)
+
+
+def steps_of_moves(
+    moves: t.Sequence[tuple[str, frozenset[int]]], starting: t.Mapping[str, frozenset[int]], seen: Observation
+) -> tuple[dict[str, list[Step]], dict[str, int]]:
+    """The steps of a hand-over by unit, and the place of each unit's last one."""
+    steps = {unit: started_with(unit, cpus, seen, START_MISSING, START_MISSING + 1) for unit, cpus in starting.items()}
+    last: dict[str, int] = {}
+    for index, (unit, cpus) in enumerate(moves, 1):
+        # A control group can exist without its slice: a property set on a slice that does not run makes one,
+        # and nothing more. Starting a slice that runs does nothing.
+        if unit not in (*starting, *last) and described(unit):
+            mine = started_with(unit, cpus, seen, index * MOVE + START, index * MOVE + SET)
+        else:
+            # Units that are not declared come and go.
+            mine = [assigned(unit, cpus, index * MOVE + SET)._replace(optional=unit not in seen.units)]
+        steps[unit] = [*steps.get(unit, []), *mine]
+        last[unit] = index * MOVE
+    return steps, last
+
+
+def assigned(unit: str, cpus: frozenset[int], order: int) -> Step:
+    """The step that gives a unit CPUs."""
+    return make_step.unit_property(unit, "AllowedCPUs", cpuset.format(cpus), CPUS, order)
+
+
+def is_in_force(change: Change) -> bool:
+    """Whether a change is that of a unit's CPUs in force, whose steps are the hand-over's."""
+    return change.property in LIVE_PROPERTIES and change.verdict == DRIFT
+
+
+def carried(changes: t.Iterable[Change], steps: dict[str, list[Step]], wanted: Wanted) -> tuple[Change, ...]:
+    """The changes with the steps of their units."""
     result = []
     for change in changes:
-        if change.property in LIVE_PROPERTIES and change.verdict == DRIFT:
+        if is_in_force(change):
             change = change._replace(steps=(*change.steps, *steps.pop(change.subject, [])))
-        elif change.property == partitions.PROPERTY:
-            made = placed_partition(change, last, order, wanted, reduced)
-            change = change._replace(steps=made)
-        elif change.subject in steps and change.subject not in wanted.now:
+        elif change.property != partitions.PROPERTY and change.subject in steps.keys() - wanted.now.keys():
             own = steps.pop(change.subject)
             known = {step.key for step in own if step.kind in ("file", "folder")}
             change = change._replace(steps=(*own, *(one for one in change.steps if one.key not in known)))
@@ -369,10 +381,7 @@ def started_with(unit: str, cpus: frozenset[int], seen: Observation, first: int,
     state = seen.units.get(unit)
     by_files = systemd.merged_cpus(state.settings) if state is not None and requests_no_cpus(state) else None
     start, assignment = (second, first) if by_files and by_files - cpus else (first, second)
-    return [
-        make_step.unit(unit, "start", CPUS, start),
-        make_step.unit_property(unit, "AllowedCPUs", cpuset.format(cpus), CPUS, assignment),
-    ]
+    return [make_step.unit(unit, "start", CPUS, start), assigned(unit, cpus, assignment)]
 
 
 def placed_partition(

@@ -94,6 +94,11 @@ class Wanted(NamedTuple):
     at_boot: frozenset[int] = cpuset.EMPTY
     by_run: bool = False
 
+    @property
+    def exclusive(self) -> dict[str, frozenset[int]]:
+        """The CPUs that the exclusive slices are to have in force."""
+        return {unit: cpus for unit, cpus in self.now.items() if is_exclusive(unit)}
+
 
 def observe(host: Host, wanted: Wanted, changed: t.Iterable[str]) -> Observation:
     """Read the slice tree: kernel files and systemd's files, no command. ``changed`` are the units that Corral gave CPUs."""

@@ -110,10 +110,7 @@ def decide(pools: Pools, wanted: t.Mapping[str, frozenset[int]], seen: Observati
         rest = [step for leftover in steps.values() for step in leftover]
         changes[0] = changes[0]._replace(steps=(*changes[0].steps, *rest))
     return Part(
-        (
-            *changes,
-            *unmanaged_groups.changes_of(seen.unmanaged, {}, frozenset(), (), root=f"{cgroup.ROOT}/systemd"),
-        ),
+        (*changes, *unmanaged_groups.changes_of(seen.unmanaged, {}, frozenset(), (), root=f"{cgroup.ROOT}/systemd")),
         owned_by(wanted),
         problems=problems(wanted),
         notes=() if seen.boots else (NOT_KEPT,),

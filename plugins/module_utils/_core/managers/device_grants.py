@@ -14,6 +14,7 @@ from __future__ import annotations
 import fnmatch
 import re
 import typing as t
+from functools import partial
 
 from ..host import cgroup, device_lists, state, systemd, workload_state
 from ..host.discovery import device_files
@@ -99,6 +100,7 @@ def plan(host: Host, context: Context) -> Part:
         return Part((), frozenset())
     seen = observe(host, granted, names, specs, ended)
     devices = found.devices.known if found is not None and found.devices is not None else {}
+    notes = device_specs.conflicts(granted, devices)
     if host.answers:
         seen = seen._replace(numbers=numbers_of(host, granted, devices, seen.lists.values()))
     changes = decide(found, granted, seen, hooks, runs)
@@ -108,9 +110,6 @@ def plan(host: Host, context: Context) -> Part:
             one._replace(steps=tuple(map(as_optional, one.steps))) if one.subject.startswith(CDI_FOLDER) else one
             for one in changes
         ]
-    notes = (
-        device_specs.conflicts(granted, found.devices.known) if found is not None and found.devices is not None else []
-    )
     return Part(tuple(changes), frozenset(), manager=NAME, notes=tuple(notes))
 
 
@@ -135,35 +134,16 @@ def observe(
     units = {grant.unit for grant in granted} | {device_delivery.unit_of(path[len(FOLDER) + 1 :]) for path in paths}
     units -= {""}
     files = systemd.UnitFiles(host, [name for unit in units for name in workload_state.named(unit)])
-    lists = {unit: listed(files.settings(unit, DEVICE_ALLOW), unit) for unit in sorted(units)}
-    lists = {
-        unit: one._replace(
-            there=workload_state.there(host, files, unit),
-            private=tuple(files.settings(unit, "PrivateDevices")),
-            bound=tuple(item for name in device_allow.BINDS for item in files.settings(unit, name)),
-        )
-        for unit, one in lists.items()
-    }
-    for unit, one in lists.items():
-        if one.hidden_by and host.exists(control_file(unit, DEVICE_ALLOW, runtime=True)):
-            lists[unit] = one._replace(is_set=True)
-    paths = [path for path in paths if path in there or lists_set(lists, path)]
+    lists = {unit: listed(host, files, unit) for unit in sorted(units)}
+    are_set = {unit for unit, one in lists.items() if one.is_set}
+    paths = [path for path in paths if path in there or device_delivery.unit_of(path[len(FOLDER) + 1 :]) in are_set]
     bound = [name[: -len(DRIVER_ENDING)] for name in names if name.endswith(DRIVER_ENDING)]
     bound = [one for one in bound if device_delivery.PCI_ADDRESS.fullmatch(one)]
     return Observed({path: host.read(path, follow=False) for path in paths}, lists, specs, tuple(sorted(bound)))
 
 
-def lists_set(lists: t.Mapping[str, UnitDevices], path: str) -> bool:
-    """Whether the list of the unit of such a file is set."""
-    unit = device_delivery.unit_of(path[len(FOLDER) + 1 :])
-    return unit in lists and lists[unit].is_set
-
-
 def numbers_of(
-    host: Host,
-    granted: t.Iterable[Grant],
-    devices: t.Mapping[str, tuple[Device, ...]],
-    lists: t.Iterable[UnitDevices],
+    host: Host, granted: t.Iterable[Grant], devices: t.Mapping[str, tuple[Device, ...]], lists: t.Iterable[UnitDevices]
 ) -> dict[str, str]:
     """The numbers of the files of granted devices, and of those that units may open by their paths.
 
@@ -191,18 +171,21 @@ def as_optional(step: Step) -> Step:
     return step._replace(optional=True)
 
 
-def listed(settings: t.Sequence[Setting], unit: str) -> UnitDevices:
-    """DeviceAllow= of a unit."""
-    control = control_file(unit, DEVICE_ALLOW, runtime=True)
+def listed(host: Host, files: systemd.UnitFiles, unit: str) -> UnitDevices:
+    """DeviceAllow= of a unit, and which devices its settings hide from it."""
+    settings, control = files.settings(unit, DEVICE_ALLOW), control_file(unit, DEVICE_ALLOW, runtime=True)
     own = device_allow.added_up((item for item in settings if item.file != control), unit)
     by_hand = set_by_hand(unit, DEVICE_ALLOW, settings)
     return UnitDevices(
         tuple(filter(device_allow.can_be_set, own)),
         device_allow.added_up(settings, unit),
-        any(item.file == control for item in settings),
+        any(item.file == control for item in settings) or (by_hand is not None and host.exists(control)),
         tuple(one for one in own if not device_allow.can_be_set(one)),
         next((item.file for item in settings if not item.value and sorts_after(item.file, control)), ""),
         by_hand.file if by_hand else "",
+        workload_state.there(host, files, unit),
+        tuple(files.settings(unit, "PrivateDevices")),
+        tuple(item for name in device_allow.BINDS for item in files.settings(unit, name)),
     )
 
 
@@ -222,34 +205,20 @@ def decide(
 
     ``hooks`` are those of containers, by the names of their devices, ``runs`` those without a grant, by their files.
     """
-    declared: t.Mapping[str, tuple[Device, ...]] = found.devices.devices if found and found.devices else {}
-    devices: t.Mapping[str, tuple[Device, ...]] = found.devices.known if found and found.devices else {}
+    inventory = found.devices if found else None
+    devices: t.Mapping[str, tuple[Device, ...]] = inventory.known if inventory else {}
     needs = {one.workload.name: one for one in found.needs} if found else {}
     changes: list[Change] = []
     kept: set[str] = set()
     delivered = of_files(granted, needs, devices)
-    before = {path: device_delivery.spec_of(text) for path, text in seen.specs.items()}
-    rows: dict[str, dict[str, t.Any]] = {}  # by version
-    withheld: set[str] = set()
-    # What a unit that is about to start gets: it does not start where systemd leaves that open to another one.
-    numbers = seen.numbers or {}
-    sole = [one for several in delivered.values() if is_starting(found, several) for one in several]
-    needed = {
-        code_of(entry, numbers)
-        for one in sole
-        for entry in device_delivery.allowed(flat(one.held.devices), numbers, seen.bound)
-    } - {None, numbers.get(device_delivery.VFIO_CONTROL)}
+    needed = numbers_of_starting(found, delivered.values(), seen)
+    undeclared = {one.id: one for one in devices.get("", ())}
     for path, several in delivered.items():
         # A unit that is about to start does not start without its list; any other one is asked again by the next tick.
         starting = is_starting(found, several)
         for grant, held in several:
-            changes += missing(grant, declared, {one.id: one for one in devices.get("", ())})
+            changes += missing(grant, inventory.devices if inventory else {}, undeclared)
             changes += device_drivers.driver_changes(held, starting=starting)
-            said = list(device_specs.spec_rows(grant, devices, before.values()))
-            for name, version, edits in said:
-                rows.setdefault(version, {})[name] = edits
-            # A container whose device is not there does not start without it.
-            withheld |= device_specs.spec_names(grant).keys() - {name for name, *dummy in said}
         grant = several[0].grant
         bound = bound_then(grant, needs.get(grant.workload), seen, devices)
         as_read = device_delivery.env_file_as_read(path)
@@ -259,7 +228,6 @@ def decide(
         changes += given(several, paths, seen, starting=starting, needed=needed, bound=bound)
         if is_others:
             changes.append(environment_of_another(grant, as_read))
-    hooks = {name: hook for name, hook in hooks.items() if name not in withheld}
     for path, run in runs.items():
         kept.update((path, device_delivery.env_file_as_read(path)))
         changes.append(lost_grant(run.name, path))
@@ -269,7 +237,19 @@ def decide(
     # Which functions a run without a grant has is not known, nor does it have their group open at each moment.
     unused = [] if runs else [address for address in seen.bound if address not in in_use]
     changes += map(device_drivers.given_back, unused)
-    return [*changes, *device_specs.spec_changes(seen.specs, device_specs.with_hooks(rows, hooks))]
+    rows = device_specs.wanted_rows(granted, devices, seen.specs, hooks)
+    return [*changes, *device_specs.spec_changes(seen.specs, rows)]
+
+
+def numbers_of_starting(
+    found: t.Optional[Workloads], delivered: t.Iterable[t.Sequence[Holder]], seen: Observed
+) -> set[t.Optional[str]]:
+    """The numbers of what a unit gets that is about to start: it does not start where systemd leaves that open to another one."""
+    numbers = seen.numbers or {}
+    sole = (one for several in delivered if is_starting(found, several) for one in several)
+    entries = (device_delivery.allowed(flat(one.held.devices), numbers, seen.bound) for one in sole)
+    codes = {code_of(entry, numbers) for several in entries for entry in several}
+    return codes - {None, numbers.get(device_delivery.VFIO_CONTROL)}
 
 
 def is_starting(found: t.Optional[Workloads], several: t.Sequence[Holder]) -> bool:
@@ -312,10 +292,7 @@ def missing(
 
 
 def bound_then(
-    grant: Grant,
-    need: t.Optional[ResourceRequirements],
-    seen: Observed,
-    devices: t.Mapping[str, tuple[Device, ...]],
+    grant: Grant, need: t.Optional[ResourceRequirements], seen: Observed, devices: t.Mapping[str, tuple[Device, ...]]
 ) -> t.Sequence[Setting]:
     """BindPaths= of a unit once the workloads manager has written its drop-in, which is drift of its own where it is not there."""
     there = seen.lists.get(grant.unit)
@@ -415,7 +392,7 @@ def environment_steps(path: str, devices: t.Mapping[str, t.Sequence[Device]], se
     """The writes of a file with the environment of a workload: the variables for its devices."""
     now = seen.files.get(path)
     kept, text = device_delivery.kept_text(now, devices), device_delivery.env_text(devices)
-    return make_step.take_and_give(lambda *to: make_step.file(path, *to, mode=0o644), now, kept, text, TOLD)
+    return make_step.take_and_give(partial(make_step.file, path, mode=0o644), now, kept, text, TOLD)
 
 
 def environment_change(grant: Grant, path: str, steps: t.Iterable[Step], seen: Observed) -> Change:
@@ -430,16 +407,7 @@ def environment_of_another(grant: Grant, path: str) -> Change:
     other = device_delivery.unit_of(path[len(FOLDER) + 1 :])
     reason = f"systemd reads the same environment file for {other}: rename one of the two"
     return Change(
-        NAME,
-        grant.unit,
-        "environment",
-        f"that of {other}",
-        shown(grant),
-        reason,
-        path,
-        (),
-        UNCHANGEABLE,
-        "next start",
+        NAME, grant.unit, "environment", f"that of {other}", shown(grant), reason, path, (), UNCHANGEABLE, "next start"
     )
 
 
@@ -473,9 +441,8 @@ def allow_change(unit: str, seen: UnitDevices, kept: t.Sequence[str], wanted: t.
         file = seen.hidden_by or seen.reset_by
         return Change(NAME, unit, DEVICE_ALLOW, shown_now, shown_then, reason, file, (), UNCHANGEABLE, "next start")
     now, low, high = map("\n".join, (seen.now, kept, kept if set(kept) == set(wanted) else wanted))
-    steps = make_step.take_and_give(
-        lambda text, *to: make_step.unit_property(unit, DEVICE_ALLOW, text or "", *to), now, low, high, OPENED
-    )
+    write = partial(make_step.unit_property, unit, DEVICE_ALLOW)
+    steps = make_step.take_and_give(write, now, low, high, OPENED)
     reason = "the unit may open the devices that it was granted, from its next open on"
     return Change(NAME, unit, DEVICE_ALLOW, shown_now, shown_then, reason, location, tuple(steps))
 
@@ -500,21 +467,8 @@ def hidden_change(unit: str, seen: UnitDevices, paths: t.Sequence[str], bound: t
     if emptied:
         file = emptied[-1]
         reason = f"{file} empties BindPaths=, which brings them into the unit's own /dev: remove that line"
-    return [
-        Change(
-            NAME,
-            unit,
-            "PrivateDevices",
-            "hidden",
-            hidden,
-            reason,
-            file,
-            (),
-            UNCHANGEABLE,
-            "next start",
-            "service restart",
-        )
-    ]
+    found = Change(NAME, unit, "PrivateDevices", "hidden", hidden, reason, file, (), UNCHANGEABLE, "next start")
+    return [found._replace(disruption="service restart")]
 
 
 def taken_back(path: str, seen: Observed) -> list[Change]:

@@ -11,6 +11,7 @@ A part of the devices manager.
 from __future__ import annotations
 
 import typing as t
+from functools import partial
 
 from ..host.files import Host
 from ..model.devices import cdi_fields, device_delivery
@@ -25,6 +26,8 @@ from .device_places import NAME, OPENED
 if t.TYPE_CHECKING:
     from ..model.devices.device import Device, GrantedDevice
     from ..model.devices.device_delivery import Spec
+
+STARTED = "containers are started with --device corral.node/grant=WORKLOAD, those of a pod with WORKLOAD:CONTAINER"
 
 
 def specs_of(host: Host) -> dict[str, t.Optional[str]]:
@@ -63,6 +66,25 @@ def hooks_before(grant: Grant, specs: t.Mapping[str, t.Optional[str]]) -> dict[s
     pod = f"{device_delivery.cdi_name(grant.workload)}:"
     rows = [row for text in specs.values() for row in device_delivery.spec_of(text).rows.items()]
     return {name: hook for name, edits in rows if name.startswith(pod) for hook in own_hooks(edits)}
+
+
+def wanted_rows(
+    granted: t.Iterable[Grant],
+    devices: t.Mapping[str, tuple[Device, ...]],
+    specs: t.Mapping[str, t.Optional[str]],
+    hooks: t.Mapping[str, t.Any],
+) -> dict[str, dict[str, t.Any]]:
+    """The rows of the CDI specs by version. A container whose device is not there has none, and does not start without that."""
+    before = [device_delivery.spec_of(text) for text in specs.values()]
+    rows: dict[str, dict[str, t.Any]] = {}
+    withheld: set[str] = set()
+    for grant in granted:
+        names = set(spec_names(grant))
+        for name, version, edits in spec_rows(grant, devices, before):
+            rows.setdefault(version, {})[name] = edits
+            names.discard(name)
+        withheld |= names
+    return with_hooks(rows, {name: hook for name, hook in hooks.items() if name not in withheld})
 
 
 def with_hooks(rows: dict[str, dict[str, t.Any]], hooks: t.Mapping[str, t.Any]) -> dict[str, dict[str, t.Any]]:
@@ -146,17 +168,9 @@ def spec_changes(before: t.Mapping[str, t.Optional[str]], rows: t.Mapping[str, t
         (version, had), (dummy, has) = (device_delivery.spec_of(one) for one in (seen, text))
         kept = {name: row for name, row in had.items() if name in has and opened(row) <= opened(has[name])}
         low = seen if kept == had else device_delivery.spec_text(version, kept) if kept else None
-        shown_now, shown_then = (
-            ("others" if path in before else None),
-            ("what is granted" if text is not None else None),
-        )
-        reason = (
-            "containers are started with --device corral.node/grant=WORKLOAD, those of a pod with WORKLOAD:CONTAINER"
-        )
-        steps = make_step.take_and_give(
-            lambda *to, path=path: make_step.file(path, *to, mode=0o644), seen, low, text, OPENED
-        )
-        changes.append(Change(NAME, path, "content", shown_now, shown_then, reason, path, tuple(steps)))
+        actual, then = "others" if path in before else None, "what is granted" if text is not None else None
+        steps = make_step.take_and_give(partial(make_step.file, path, mode=0o644), seen, low, text, OPENED)
+        changes.append(Change(NAME, path, "content", actual, then, STARTED, path, tuple(steps)))
     return changes
 
 

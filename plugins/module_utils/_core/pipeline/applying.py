@@ -137,11 +137,7 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
 
 
 def apply(
-    host: Host,
-    plan: Plan,
-    replan: t.Callable[[], Plan],
-    *,
-    before_steps: t.Optional[t.Callable[[], None]] = None,
+    host: Host, plan: Plan, replan: t.Callable[[], Plan], *, before_steps: t.Optional[t.Callable[[], None]] = None
 ) -> Outcome:
     """Execute a plan, all or nothing, and observe again. ``before_steps``: see carry_out().
 

@@ -31,8 +31,6 @@ STRAY = (
     f"the manager {{}} of another version recorded this original in {state.BEFORE}, and this version does not write here: "
     "restore it by hand, or remove Corral with that version"
 )
-
-
 WAITS = "{}: set before Corral, and restored once no workload has CPUs {} of it or may get them"
 SET_AGAIN = "{}: set again since; what was there before Corral is not restored"
 

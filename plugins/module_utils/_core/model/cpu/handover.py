@@ -11,11 +11,21 @@ may share theirs with each other. An overlap that exists at the beginning may st
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
 from .handover_planner import NoSafeOrder, Planner, Slice
 
 __all__ = ["NoSafeOrder", "Slice", "order"]
+# The arguments of Planner, one try after the other; without CPUs that a slice has unasked only the first and the last try differ.
+WAYS: tuple[dict[str, bool], ...] = (
+    {},
+    {"alone": False},
+    {"first_asker": True},
+    {"first_asker": True, "alone": False},
+    {"first_asker": True, "alone": False, "early": True},
+    {"without_claim": True},
+)
 
 
 def order(
@@ -35,27 +45,9 @@ def order(
     it does not request those that another slice requests. Where that has no order either, an exclusive slice of which no CPU is online
     keeps no other slice off the CPUs on which it runs meanwhile. Where even that has none, the validator judges the plan.
     """
-    try:
-        return moves(Planner(slices, spare, avoided))
-    except NoSafeOrder:
-        pass
-    try:
-        return moves(Planner(slices, spare, avoided, alone=False))
-    except NoSafeOrder:
-        if not any(one.unasked for one in slices):
-            raise
-    for alone, early in ((True, False), (False, False), (False, True)):
-        planner = Planner(slices, spare, avoided, alone=alone, first_asker=True)
-        if early:
-            planner.request_first()
-        try:
-            return moves(planner)
-        except NoSafeOrder:
-            pass
-    try:
-        return moves(Planner(slices, spare, avoided, without_claim=True))
-    except NoSafeOrder:
-        pass
+    for way in WAYS if any(one.unasked for one in slices) else WAYS[:1]:
+        with contextlib.suppress(NoSafeOrder):
+            return moves(Planner(slices, spare, avoided, **way))
     return moves(Planner([one._replace(unasked=frozenset()) for one in slices], spare, avoided, alone=False))
 
 

@@ -43,8 +43,9 @@ class Planner:
     ``alone`` is whether an exclusive slice gets no CPU for itself that others have, also where it has shared that CPU
     until now. ``avoided`` are CPUs that unmanaged control groups request: see handover.order().
     ``first_asker`` is whether a slice may request a CPU that it has without a request when others have that one
-    as well, but none of them requests it. ``without_claim`` is whether an exclusive slice that requests none of the CPUs that it
-    has, because its own are offline, keeps no other slice off them; it moves as soon as it can.
+    as well, but none of them requests it, ``early`` whether exclusive slices do so before any move.
+    ``without_claim`` is whether an exclusive slice that requests none of the CPUs that it has, because its own are offline, keeps no other
+    slice off them; it moves as soon as it can.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Planner:
         *,
         alone: bool = True,
         first_asker: bool = False,
+        early: bool = False,
         without_claim: bool = False,
     ) -> None:
         self.alone, self.first_asker = alone, first_asker
@@ -86,6 +88,8 @@ class Planner:
         self.rank = {one.unit: (len(one.now ^ one.wanted), one.unit) for one in self.releasing.values()}
         self.partial = sorted(self.rank.values())
         self.queued = set(self.rank)
+        if early:
+            self.request_first()
 
     def put(self, one: Slice, cpus: frozenset[int]) -> None:
         """Write the CPUs of a slice, and check the slices that can get what it releases."""

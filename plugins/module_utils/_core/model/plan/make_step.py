@@ -18,13 +18,11 @@ from .plan import LIVE, TAKE, Step
 if t.TYPE_CHECKING:
     from ..values.vocabulary import Verb
 
+Text = t.TypeVar("Text", bound=t.Optional[str])
+
 
 def take_and_give(
-    write: t.Callable[[t.Optional[str], int, int], Step],
-    now: t.Optional[str],
-    low: t.Optional[str],
-    high: t.Optional[str],
-    depth: int,
+    write: t.Callable[[Text, int, int], Step], now: Text, low: Text, high: Text, depth: int
 ) -> list[Step]:
     """The writes of a target that says what a workload may use: ``low``, what it has ``now`` and keeps, before the checkpoint, and
     ``high``, all that it is to have, after it. A run may die in between: nothing has two holders then.
