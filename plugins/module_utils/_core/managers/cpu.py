@@ -148,7 +148,7 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
 
 
 def with_neighbours(wanted: Wanted, seen: Observation, context: Context) -> Observation:
-    """The observation with those of the unmanaged groups that run, request CPUs, or may start on CPUs that the kernel keeps nothing off."""
+    """The observation without the unmanaged groups that do not run, request no CPUs, and may start on no CPUs that are open to them."""
     open_to_all = cpuset.EMPTY.union(
         *(cpus for unit, cpus in wanted.exclusive.items() if not kept_by_kernel(unit, wanted, seen))
     )

@@ -26,5 +26,5 @@ WRITES = (
     Place("property", r"[^/]+\.service", rf"{DEVICE_ALLOW}=({ENTRY}(\n{ENTRY})*)?", volatile=True),
 )
 # The depths of make_step.take_and_give(): a unit is told of a device only while its list has it, and VFIO's file of a group is there
-# while a function of it is bound. Files and folders that end go last: a run that died before begins again.
+# while a function of it is bound. Files and folders that end go last: where a run dies before that, the next one begins again.
 TOLD, OPENED, BOUND, ENDED = range(4)

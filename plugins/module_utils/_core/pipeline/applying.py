@@ -249,7 +249,7 @@ def cpus_of_others(host: Host) -> str:
 
 
 def end_grant_units(host: Host, removed: t.Sequence[str]) -> None:
-    """End the units that hold grants where the ``removed`` files have those of theirs."""
+    """End the units that hold grants, where their files are among those ``removed``."""
     from ..model.systemd import workload_units
 
     if workload_units.GRANT_UNIT in removed:

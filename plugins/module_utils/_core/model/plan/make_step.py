@@ -24,10 +24,10 @@ Text = t.TypeVar("Text", bound=t.Optional[str])
 def take_and_give(
     write: t.Callable[[Text, int, int], Step], now: Text, low: Text, high: Text, depth: int
 ) -> list[Step]:
-    """The writes of a target that says what a workload may use: ``low``, what it has ``now`` and keeps, before the checkpoint, and
-    ``high``, all that it is to have, after it. A run may die in between: nothing has two holders then.
+    """The writes of a target that says what a workload may use. Before the checkpoint it says ``low``: what the workload has ``now`` and
+    keeps. After the checkpoint it says ``high``: all that the workload is to have. Wherever a run dies, nothing has two holders.
 
-    What needs another target has the smaller ``depth``: it goes before that, and comes after it.
+    A target of a smaller ``depth`` depends on the deeper ones: it is taken before them, and given after them.
     """
     taken = [] if low == now else [write(low, TAKE, depth)]
     return taken if high == low else [*taken, write(high, LIVE, -depth)]

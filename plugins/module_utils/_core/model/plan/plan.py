@@ -31,8 +31,8 @@ UNKNOWN: Verdict = "unknown"  # it could not be read; never counted as in sync
 # When steps run, in this order over the whole plan. CPUs move before files so that the live hand-over can be ordered:
 # a daemon-reload would apply all drop-ins at once (systemd 252).
 CLAIM = 5  # what slices find when they start: before anything takes effect
-TAKE = 6  # what a workload is to use no more, before the checkpoint says that another one has it
-RECORD = 7  # the checkpoint; what it gives to a workload follows
+TAKE = 6  # what a workload is to use no more, before the checkpoint gives it to another workload
+RECORD = 7  # the checkpoint, before what it gives takes effect
 STOP = 10  # units that are about to lose their files
 VALUES = 20  # sysctl, hugepage pools
 CPUS = 30  # the ordered hand-over
