@@ -93,8 +93,6 @@ class _Leaf(NamedTuple):
 # Data whose leaves carry their origin: a mapping, a list of items, or a leaf.
 _Marked = t.Union[dict[t.Any, t.Any], list[t.Any], _Leaf]
 
-_ROOT = schema.Node(schema_key.Key("", None, ""), schema.TREE)
-
 
 def compose(layers: t.Sequence[Layer]) -> Composed:
     """All layers as one, the last one the strongest. Raises CorralError for one that is no mapping."""
@@ -112,9 +110,9 @@ def compose(layers: t.Sequence[Layer]) -> Composed:
     ]
     if wrong:
         raise CorralError(*wrong)
-    merged = _mark(layers[0].data, _ROOT, layers[0].origin)
+    merged = _mark(layers[0].data, schema.ROOT, layers[0].origin)
     for layer in layers[1:]:
-        merged = _merge(merged, _mark(layer.data, _ROOT, layer.origin), _ROOT, layer.origin)
+        merged = _merge(merged, _mark(layer.data, schema.ROOT, layer.origin), schema.ROOT, layer.origin)
     return Composed(_plain(merged), {path: leaf.origin for path, leaf in _leaves(merged, "")})
 
 
@@ -152,7 +150,7 @@ def declared_origins(data: t.Mapping[str, t.Any], origins: t.Mapping[str, str]) 
 
 def leaves_of(data: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """The values of a profile's data by path (``cpu.reserved.count``)."""
-    return {path: leaf.value for path, leaf in _leaves(_mark(dict(data), _ROOT, DEFAULT), "")}
+    return {path: leaf.value for path, leaf in _leaves(_mark(dict(data), schema.ROOT, DEFAULT), "")}
 
 
 def _mark(value: t.Any, node: t.Optional[schema.Node], origin: str) -> _Marked:

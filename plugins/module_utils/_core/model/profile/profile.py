@@ -11,11 +11,12 @@ pools.py and capacity_check.py. The keys and their meaning are in schema.py.
 
 from __future__ import annotations
 
+import functools
 import typing as t
+from itertools import starmap
 
 from ..cpu import cpu_options
 from ..numa.topology_manager import Policy
-from ..values import cpuset
 from ..values.errors import CorralError
 from ..values.records import NamedTuple
 from . import (
@@ -26,11 +27,11 @@ from . import (
     profile_kubelet,
     profile_memory,
     profile_tenants,
-    profile_topology,
-    profile_values,
     profile_workloads,
     schema,
     schema_cpu,
+    schema_types,
+    section_data,
 )
 from .profile_confirm import Confirm
 from .profile_gc import GC
@@ -38,6 +39,7 @@ from .profile_kubelet import Kubelet
 from .profile_memory import Memory
 from .profile_workloads import Workload
 from .schema_reader import Reader
+from .section_data import Shape
 
 if t.TYPE_CHECKING:
     from ..devices.device import Resource
@@ -48,10 +50,10 @@ if t.TYPE_CHECKING:
 class Reserved(NamedTuple):
     """Housekeeping CPUs; exactly one of the first three is set. ``slices`` are confined to them."""
 
-    cpus: t.Optional[frozenset[int]]
-    number: t.Optional[int]  # key `count`, a name that tuples have taken
-    cores_per_numa: t.Optional[int]
-    slices: tuple[str, ...]
+    cpus: t.Optional[frozenset[int]] = None
+    number: t.Optional[int] = None  # key `count`, a name that tuples have taken
+    cores_per_numa: t.Optional[int] = None
+    slices: tuple[str, ...] = schema_cpu.HOUSEKEEPING_SLICES
 
 
 class Isolated(NamedTuple):
@@ -61,10 +63,10 @@ class Isolated(NamedTuple):
     over them, ``optional`` whether a node that cannot have them does without.
     """
 
-    cpus: t.Optional[frozenset[int]]
-    cores: t.Optional[int]
-    numa: t.Optional[int]
-    near: t.Optional[str]  # an interface, or a PCI address in full
+    cpus: t.Optional[frozenset[int]] = None
+    cores: t.Optional[int] = None
+    numa: t.Optional[int] = None
+    near: t.Optional[str] = None  # an interface, or a PCI address in full
     load_balance: bool = True
     place: t.Optional[str] = None  # key `numa`, where it is a word
     optional: bool = False
@@ -78,10 +80,10 @@ class Cpu(NamedTuple):
     """
 
     reserved: Reserved
-    isolated: t.Optional[Isolated]
-    shared_slices: tuple[str, ...]
-    whole_cores: bool
-    policy: str
+    isolated: t.Optional[Isolated] = None
+    shared_slices: tuple[str, ...] = schema_cpu.SHARED_SLICES
+    whole_cores: bool = False
+    policy: str = "none"
     options: cpu_options.Options = cpu_options.Options()
     min_shared: int = 1
     partitions: str = "auto"
@@ -103,11 +105,11 @@ class SliceTasks(NamedTuple):
 class Pids(NamedTuple):
     """All None and empty when the profile says nothing about processes."""
 
-    pid_max: t.Optional[int]
-    threads_max: t.Optional[int]
-    reserved: t.Optional[int]
-    default_tasks_max: t.Optional[int]
-    slices: tuple[SliceTasks, ...]
+    pid_max: t.Optional[int] = None
+    threads_max: t.Optional[int] = None
+    reserved: t.Optional[int] = None
+    default_tasks_max: t.Optional[int] = None
+    slices: tuple[SliceTasks, ...] = ()
     per_workload: t.Optional[int] = None
 
 
@@ -117,9 +119,9 @@ class Profile(NamedTuple):
     name: str
     version: int
     mode: Mode
-    cpu: t.Optional[Cpu]
-    memory: Memory
-    pids: Pids
+    cpu: t.Optional[Cpu] = None
+    memory: Memory = Memory()
+    pids: Pids = Pids()
     gc: t.Optional[GC] = None
     workloads: tuple[Workload, ...] = ()
     topology: t.Optional[Policy] = None
@@ -129,26 +131,33 @@ class Profile(NamedTuple):
     kubelet: t.Optional[Kubelet] = None
 
 
-class Section(NamedTuple):
-    """A section that lies in a file of its own.
-
-    ``check`` refuses what contradicts itself in the values that were read, given the profile as written; ``build`` makes
-    the field of Profile of them (of None: where the profile has no such section), and ``to_data`` plain data of that.
-    """
-
-    check: t.Callable[[Reader, t.Mapping[str, t.Any], t.Mapping[str, t.Any]], None]
-    build: t.Callable[[t.Any], t.Any]
-    to_data: t.Callable[[t.Any], t.Any]
-
-
-# By their keys, which are fields of Profile as well.
-SECTIONS = {
-    "confirm": Section(profile_confirm.check, profile_confirm.build, profile_confirm.to_data),
-    "gc": Section(profile_gc.check, profile_gc.build, profile_gc.to_data),
-    "workloads": Section(profile_workloads.check, profile_workloads.build, profile_workloads.to_data),
-    "tenants": Section(profile_tenants.check, profile_tenants.build, profile_tenants.to_data),
-    "devices": Section(profile_devices.check, profile_devices.build, profile_devices.to_data),
-    "kubelet": Section(profile_kubelet.check, profile_kubelet.build, profile_kubelet.to_data),
+# The checks of sections that lie in files of their own: each refuses what contradicts itself in the values that were read, given
+# the profile as written.
+CHECKS = {
+    "confirm": profile_confirm.check,
+    "gc": profile_gc.check,
+    "workloads": profile_workloads.check,
+    "tenants": profile_tenants.check,
+    "devices": profile_devices.check,
+    "kubelet": profile_kubelet.check,
+}
+# The tuples of all sections: section_data.py.
+SHAPES: dict[str, t.Any] = {
+    "": Profile,
+    "cpu": Cpu,
+    "cpu.reserved": Reserved,
+    "cpu.isolated": Isolated,
+    "cpu.options": cpu_options.Options,
+    "pids": Pids,
+    "pids.slices": Shape(lambda limits: tuple(sorted(starmap(SliceTasks, limits.items()))), dict),
+    "topology": functools.partial(Policy, max_nodes=schema_types.NODE_LIMIT),
+    **profile_memory.SHAPES,
+    **profile_gc.SHAPES,
+    **profile_workloads.SHAPES,
+    **profile_tenants.SHAPES,
+    **profile_devices.SHAPES,
+    **profile_confirm.SHAPES,
+    **profile_kubelet.SHAPES,
 }
 
 
@@ -169,10 +178,11 @@ def parse(data: object) -> Profile:
     reader = Reader()
     values = reader.section(data, "", schema.TREE)
     given = data if isinstance(data, dict) else {}
-    profile_checks.check(reader, values, given, [section.check for section in SECTIONS.values()])
+    profile_checks.check(reader, values, given, CHECKS.values())
     if reader.problems:
         raise CorralError(*reader.problems)
-    return _build(values)
+    declared: Profile = section_data.build(values, schema.ROOT, SHAPES)
+    return declared
 
 
 def has_intents(declared: Profile) -> bool:
@@ -210,88 +220,9 @@ def is_data_of(data: object, profile: t.Optional[Profile]) -> bool:
 
 
 def to_data(profile: Profile) -> dict[str, t.Any]:
-    """The profile as plain JSON data, defaults written out; ``parse`` gives the same profile back."""
-    data: dict[str, t.Any] = {"name": profile.name, "version": profile.version, "mode": profile.mode}
-    if profile.cpu is not None:
-        data["cpu"] = _cpu_data(profile.cpu)
-    memory = profile_memory.to_data(profile.memory)
-    if memory:
-        data["memory"] = memory
-    pids = profile_values.given(profile.pids._asdict(), "slices")
-    if profile.pids.slices:
-        pids["slices"] = {item.slice: item.tasks_max for item in profile.pids.slices}
-    if pids:
-        data["pids"] = pids
-    if profile.topology is not None:
-        data["topology"] = profile_topology.to_data(profile.topology)
-    for name, section in SECTIONS.items():
-        if getattr(profile, name) != section.build(None):
-            data[name] = section.to_data(getattr(profile, name))
-    return data
+    """The profile as plain data, defaults written out; ``parse`` gives the same profile back."""
+    return section_data.section(profile, schema.ROOT, SHAPES)
 
 
 def _newer(version: object) -> bool:
     return isinstance(version, int) and not isinstance(version, bool) and version > schema.FORMAT
-
-
-def _build(values: dict[str, t.Any]) -> Profile:
-    cpu, memory, pids = values.get("cpu"), values.get("memory", {}), values.get("pids", {})
-    return Profile(
-        name=values["name"],
-        version=values["version"],
-        mode=values["mode"],
-        cpu=_build_cpu(cpu) if cpu is not None else None,
-        memory=profile_memory.build(memory),
-        pids=Pids(
-            pids.get("pid_max"),
-            pids.get("threads_max"),
-            pids.get("reserved"),
-            pids.get("default_tasks_max"),
-            tuple(sorted(SliceTasks(name, limit) for name, limit in pids.get("slices", {}).items())),
-            pids.get("per_workload"),
-        ),
-        topology=profile_topology.build(values.get("topology")),
-        **{name: section.build(values.get(name)) for name, section in SECTIONS.items()},
-    )
-
-
-def _build_cpu(cpu: dict[str, t.Any]) -> Cpu:
-    reserved, isolated = cpu["reserved"], cpu.get("isolated")
-    return Cpu(
-        reserved=Reserved(
-            reserved.get("cpus"), reserved.get("count"), reserved.get("cores_per_numa"), tuple(reserved["slices"])
-        ),
-        isolated=None
-        if isolated is None
-        else Isolated(
-            isolated.get("cpus"),
-            isolated.get("cores"),
-            profile_values.number(isolated.get("numa")),
-            isolated.get("near"),
-            isolated.get("load_balance", True),
-            profile_values.word(isolated.get("numa")),
-            isolated.get("optional", False),
-        ),
-        shared_slices=tuple(cpu.get("shared", {}).get("slices", schema_cpu.SHARED_SLICES)),
-        whole_cores=cpu["whole_cores"],
-        policy=cpu["policy"],
-        options=profile_checks.options_of(cpu),
-        min_shared=cpu.get("shared", {}).get("min_cpus", 1),
-        partitions=cpu["partitions"],
-        unmanaged=cpu["unmanaged"],
-    )
-
-
-def _cpu_data(cpu: Cpu) -> dict[str, t.Any]:
-    reserved = profile_values.renamed(profile_values.given(cpu.reserved._asdict()), number="count")
-    reserved["slices"] = list(cpu.reserved.slices)
-    shared = {"slices": list(cpu.shared_slices), "min_cpus": cpu.min_shared}
-    data: dict[str, t.Any] = {"reserved": reserved, "shared": shared}
-    if cpu.isolated is not None:
-        data["isolated"] = profile_values.with_place(profile_values.given(cpu.isolated._asdict()), "numa")
-    for section in data.values():
-        if "cpus" in section:
-            section["cpus"] = cpuset.format(section["cpus"])
-    options = {name: getattr(cpu.options, field) for name, field in cpu_options.NAMES.items()}
-    rest = {name: getattr(cpu, name) for name in ("whole_cores", "policy", "partitions", "unmanaged")}
-    return {**data, **rest, "options": options}

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..values import duration
 from ..values.records import NamedTuple
-from . import profile_values
 from .schema_reader import Reader
 
 
@@ -26,14 +24,7 @@ def check(reader: Reader, values: t.Mapping[str, t.Any], given: t.Mapping[str, t
     """Refuse a command without an absolute path."""
     written = given.get("confirm")
     if isinstance(written, dict):
-        profile_values.refuse_command(reader, "confirm", values.get("confirm"), written)
+        reader.refuse_command("confirm", values.get("confirm"), written)
 
 
-def build(values: t.Optional[t.Mapping[str, t.Any]]) -> t.Optional[Confirm]:
-    """The section of the values that were read; None where the profile has none."""
-    return None if values is None else Confirm(tuple(values["command"]), values["timeout"])
-
-
-def to_data(confirm: Confirm) -> dict[str, t.Any]:
-    """The section as plain data, as ``build`` understands it."""
-    return {"command": list(confirm.command), "timeout": duration.text(confirm.timeout)}
+SHAPES = {"confirm": Confirm}

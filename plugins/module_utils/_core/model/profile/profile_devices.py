@@ -11,9 +11,7 @@ import typing as t
 
 from ..devices import device_delivery
 from ..devices.device import Check, Match, Resource
-from ..values import duration
 from ..workload.resources import is_device
-from . import profile_values
 from .schema_quantities import COUNT, split_quota_resource
 from .schema_reader import Reader, join
 
@@ -48,7 +46,7 @@ def check(reader: Reader, values: t.Mapping[str, t.Any], given: t.Mapping[str, t
                 _check_bind(reader, at, match, row)
         own_check = written.get("check") if isinstance(written, dict) else None
         if isinstance(own_check, dict):
-            profile_values.refuse_command(reader, f"{at}.check", row.get("check"), own_check)
+            reader.refuse_command(f"{at}.check", row.get("check"), own_check)
     for index, workload in enumerate(values.get("workloads", [])):
         at = join("workloads", index)
         _check_requests(reader, at, workload, seen)
@@ -113,43 +111,4 @@ def _check_bind(reader: Reader, at: str, match: t.Mapping[str, t.Any], row: t.Ma
         )
 
 
-def build(rows: t.Optional[t.Sequence[t.Mapping[str, t.Any]]]) -> tuple[Resource, ...]:
-    """The resources of the values that were read."""
-    return tuple(
-        Resource(
-            row["name"],
-            Match(**profile_values.renamed(dict(row["match"]), **{"class": "pci_class"})),
-            row["require_link"],
-            _check(row.get("check")),
-            row.get("bind"),
-        )
-        for row in rows or ()
-    )
-
-
-def _check(values: t.Optional[t.Mapping[str, t.Any]]) -> t.Optional[Check]:
-    if values is None:
-        return None
-    return Check(tuple(values["command"]), values["interval"], values["timeout"], values["user"])
-
-
-def to_data(resources: t.Iterable[Resource]) -> list[dict[str, t.Any]]:
-    """The section as plain data, as ``build`` understands it."""
-    found = []
-    for one in resources:
-        match = profile_values.renamed(profile_values.given(one.match._asdict()), pci_class="class")
-        row: dict[str, t.Any] = {"name": one.name, "match": match}
-        if one.require_link:
-            row["require_link"] = True
-        if one.bind is not None:
-            row["bind"] = one.bind
-        if one.check is not None:
-            row["check"] = {
-                "command": list(one.check.command),
-                "interval": duration.text(one.check.interval),
-                "timeout": duration.text(one.check.timeout),
-            }
-            if one.check.user != "dynamic":
-                row["check"]["user"] = one.check.user
-        found.append(row)
-    return found
+SHAPES = {"devices": Resource, "devices[].match": Match, "devices[].check": Check}

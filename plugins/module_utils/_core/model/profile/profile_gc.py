@@ -24,7 +24,7 @@ class ImageGC(NamedTuple):
     min_age: int
     max_age: int
     interval: int
-    keep: tuple[str, ...]
+    keep: tuple[str, ...] = ()
 
 
 class ContainerGC(NamedTuple):
@@ -36,16 +36,16 @@ class ContainerGC(NamedTuple):
     scope: str
     interval: int
     volumes: bool
-    keep: tuple[str, ...]
-    keep_labels: tuple[str, ...]
+    keep: tuple[str, ...] = ()
+    keep_labels: tuple[str, ...] = ()
 
 
 class GC(NamedTuple):
     """Garbage collection on root's storage and that of the ``users``; what is None is not collected."""
 
-    images: t.Optional[ImageGC]
-    containers: t.Optional[ContainerGC]
-    users: tuple[str, ...]
+    images: t.Optional[ImageGC] = None
+    containers: t.Optional[ContainerGC] = None
+    users: tuple[str, ...] = ()
 
 
 def check(reader: Reader, values: t.Mapping[str, t.Any], given: t.Mapping[str, t.Any]) -> None:
@@ -75,39 +75,4 @@ def _check_images(reader: Reader, images: t.Optional[t.Mapping[str, t.Any]]) -> 
         )  # fmt: skip
 
 
-def build(gc: t.Optional[t.Mapping[str, t.Any]]) -> t.Optional[GC]:
-    """The section, once everything was found right; None when there is none."""
-    images, containers = None, None
-    if gc is None:
-        return None
-    if gc.get("images") is not None:
-        images = ImageGC(**_fields(ImageGC, gc["images"], "keep"))
-    if gc.get("containers") is not None:
-        containers = ContainerGC(**_fields(ContainerGC, gc["containers"], "keep", "keep_labels"))
-    return GC(images, containers, tuple(gc.get("users", ())))
-
-
-def _fields(of: t.Any, values: t.Mapping[str, t.Any], *lists: str) -> dict[str, t.Any]:
-    """The fields of a tuple; a list that is not declared is empty."""
-    return {name: tuple(values.get(name, ())) if name in lists else values[name] for name in of._fields}
-
-
-def to_data(gc: GC) -> dict[str, t.Any]:
-    """The section as plain data, defaults written out; what is not declared is left out."""
-    data: dict[str, t.Any] = {
-        name: _section(part) for name, part in (("images", gc.images), ("containers", gc.containers)) if part
-    }
-    if gc.users:
-        data["users"] = list(gc.users)
-    return data
-
-
-def _section(part: t.Union[ImageGC, ContainerGC]) -> dict[str, t.Any]:
-    data: dict[str, t.Any] = {}
-    for name, value in part._asdict().items():
-        if isinstance(value, tuple):
-            if value:
-                data[name] = list(value)
-        else:
-            data[name] = duration.text(value) if name in ("min_age", "max_age", "interval") else value
-    return data
+SHAPES = {"gc": GC, "gc.images": ImageGC, "gc.containers": ContainerGC}

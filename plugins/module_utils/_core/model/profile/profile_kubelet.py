@@ -10,11 +10,12 @@ from __future__ import annotations
 import typing as t
 
 from ..cpu import cpu_options
-from ..values import duration, quantity, sizes
+from ..values import duration, quantity
 from ..values.records import NamedTuple
 from ..workload.resources import MEMORY, PIDS
 from .profile_workloads import amount_problem
 from .schema_reader import Reader, join
+from .section_data import Shape
 
 Texts = t.Mapping[str, str]
 
@@ -67,7 +68,6 @@ COUNTS = (
 )  # the other signals are of bytes
 # What the kubelet's resources are to be checked as.
 COUNTED_AS = {"pid": PIDS, "ephemeral-storage": MEMORY}
-TIMES = ("cpu_manager_reconcile_period", "image_minimum_gc_age", "image_maximum_gc_age")
 # 0s is how the kubelet's files leave a time unset; other times it takes as they are.
 DEFAULT_TIMES = {"cpu_manager_reconcile_period": "10s", "image_minimum_gc_age": "2m0s"}
 CLOSEST, NODES = "prefer-closest-numa-nodes", "max-allowable-numa-nodes"
@@ -140,50 +140,23 @@ def _check_amount(reader: Reader, path: str, resource: str, amount: quantity.Qua
         reader.refuse(path, amount.text, said)
 
 
-def build(kubelet: t.Optional[t.Mapping[str, t.Any]]) -> t.Optional[Kubelet]:
-    """The section, once everything was found right; None when there is none."""
-    if kubelet is None:
-        return None
-    found = dict(kubelet)
-    for key in AMOUNTS:
-        if key in found:
-            found[key] = {name: str(amount) for name, amount in found[key].items()}
-    if "cpu_manager_policy_options" in found:
-        found["cpu_manager_policy_options"] = tuple(
-            name for name, on in found["cpu_manager_policy_options"].items() if on
-        )
-    options = found.get("topology_manager_policy_options")
-    if options is not None:
-        texts = {CLOSEST: "true"} if options.get(CLOSEST) else {}
-        found["topology_manager_policy_options"] = {
-            **texts,
-            **({NODES: str(options[NODES])} if NODES in options else {}),
-        }
-    if "enforce_node_allocatable" in found:
-        found["enforce_node_allocatable"] = tuple(found["enforce_node_allocatable"])
-    return Kubelet(**found)
+def _numa_option_texts(options: t.Mapping[str, t.Any]) -> Texts:
+    """The options of the topology manager that are on, as the kubelet reads them."""
+    texts = {CLOSEST: "true"} if options.get(CLOSEST) else {}
+    return {**texts, **({NODES: str(options[NODES])} if NODES in options else {})}
 
 
-def to_data(kubelet: Kubelet) -> dict[str, t.Any]:
-    """The section as plain data, as ``build`` understands it; what is not declared is left out."""
-    data = {name: value for name, value in kubelet._asdict().items() if value is not None}
-    for key in TIMES:
-        if key in data:
-            data[key] = duration.text(data[key])
-    if "cpu_manager_policy_options" in data:
-        data["cpu_manager_policy_options"] = dict.fromkeys(data["cpu_manager_policy_options"], True)
-    options = data.get("topology_manager_policy_options")
-    if options is not None:
-        closest = {CLOSEST: True} if CLOSEST in options else {}
-        nodes = {NODES: int(options[NODES])} if NODES in options else {}
-        data["topology_manager_policy_options"] = {**closest, **nodes}
-    if "reserved_memory" in data:
-        data["reserved_memory"] = {str(node): sizes.size_text(size) for node, size in data["reserved_memory"].items()}
-    if "eviction_soft_grace_period" in data:
-        periods = data["eviction_soft_grace_period"]
-        data["eviction_soft_grace_period"] = {name: duration.text(seconds) for name, seconds in periods.items()}
-    if "container_log_max_size" in data:
-        data["container_log_max_size"] = sizes.size_text(data["container_log_max_size"])
-    if "enforce_node_allocatable" in data:
-        data["enforce_node_allocatable"] = list(data["enforce_node_allocatable"])
-    return data
+def _numa_options(texts: Texts) -> dict[str, t.Any]:
+    return {name: int(text) if name == NODES else True for name, text in texts.items()}
+
+
+AMOUNT_TEXTS = Shape(lambda amounts: {name: str(amount) for name, amount in amounts.items()}, dict)
+SHAPES = {
+    "kubelet": Kubelet,
+    "kubelet.cpu_manager_policy_options": Shape(
+        lambda options: tuple(name for name, is_on in options.items() if is_on),
+        lambda names: dict.fromkeys(names, True),
+    ),
+    "kubelet.topology_manager_policy_options": Shape(_numa_option_texts, _numa_options),
+    **{f"kubelet.{key}": AMOUNT_TEXTS for key in AMOUNTS},
+}

@@ -8,12 +8,13 @@
 from __future__ import annotations
 
 import typing as t
+from itertools import starmap
 
 from ..values import sizes
 from ..values.records import NamedTuple
 from ..values.sizes import Share
-from . import profile_values
 from .schema_reader import Reader, join
+from .section_data import Shape
 
 
 class NodeMemory(NamedTuple):
@@ -31,8 +32,8 @@ class Hugepages(NamedTuple):
     """
 
     size_kib: int
-    pages: int
-    node: t.Optional[int]
+    pages: int = 0
+    node: t.Optional[int] = None
     share: t.Optional[Share] = None
     place: t.Optional[str] = None  # key `node`, where it is a word
     near: t.Optional[str] = None
@@ -47,22 +48,22 @@ class Mount(NamedTuple):
 
     path: str
     pagesize_kib: int
-    size: t.Optional[int]
-    min_size: t.Optional[int]
-    mode: int
-    uid: t.Optional[int]
-    user: t.Optional[str]
-    gid: t.Optional[int]
-    group: t.Optional[str]
+    size: t.Optional[int] = None
+    min_size: t.Optional[int] = None
+    mode: int = 0o755
+    uid: t.Optional[int] = None
+    user: t.Optional[str] = None
+    gid: t.Optional[int] = None
+    group: t.Optional[str] = None
     optional: bool = False
 
 
 class Memory(NamedTuple):
     """All empty when the profile says nothing about memory. Pools and mounts in the order of the profile: errors name their index."""
 
-    reserved: tuple[NodeMemory, ...]
-    hugepages: tuple[Hugepages, ...]
-    mounts: tuple[Mount, ...]
+    reserved: tuple[NodeMemory, ...] = ()
+    hugepages: tuple[Hugepages, ...] = ()
+    mounts: tuple[Mount, ...] = ()
     policy: str = "none"
     reserved_per_numa: t.Union[int, Share, None] = None  # of each NUMA node that is not in ``reserved``
 
@@ -165,78 +166,17 @@ def _check_path(reader: Reader, at: str, path: str, before: dict[str, int]) -> N
             )
 
 
-def build(memory: t.Mapping[str, t.Any]) -> Memory:
-    """The section, once everything was found right; all empty where the profile has none."""
-    mounts = (
-        Mount(
-            m["path"],
-            m["pagesize"],
-            m.get("size"),
-            m.get("min_size"),
-            m["mode"],
-            m.get("uid"),
-            m.get("user"),
-            m.get("gid"),
-            m.get("group"),
-            m.get("optional", False),
-        )
-        for m in memory.get("mounts", [])
-    )
-    pools = [
-        Hugepages(
-            pool["size"],
-            pool.get("count", 0),
-            profile_values.number(pool.get("node")),
-            pool.get("share"),
-            profile_values.word(pool.get("node")),
-            pool.get("near"),
-            pool.get("optional", False),
-        )
-        for pool in memory.get("hugepages", [])
-    ]
-    return Memory(
-        reserved=tuple(sorted(NodeMemory(node, size) for node, size in memory.get("reserved", {}).items())),
-        hugepages=tuple(pools),
-        mounts=tuple(mounts),
-        policy=memory.get("policy", "none"),
-        reserved_per_numa=memory.get("reserved_per_numa"),
-    )
+def _reserved(by_node: t.Mapping[int, int]) -> tuple[NodeMemory, ...]:
+    return tuple(sorted(starmap(NodeMemory, by_node.items())))
 
 
-def to_data(memory: Memory) -> dict[str, t.Any]:
-    """The section as plain data; empty where nothing is declared."""
-    data: dict[str, t.Any] = {"policy": memory.policy} if memory.policy != "none" else {}
-    if memory.reserved:
-        data["reserved"] = {str(item.node): sizes.size_text(item.size) for item in memory.reserved}
-    if isinstance(memory.reserved_per_numa, Share):
-        data["reserved_per_numa"] = sizes.share_text(memory.reserved_per_numa)
-    elif memory.reserved_per_numa is not None:
-        data["reserved_per_numa"] = sizes.size_text(memory.reserved_per_numa)
-    if memory.hugepages:
-        data["hugepages"] = [
-            {
-                "size": sizes.page_text(pool.size_kib),
-                **_pool_data(pool),
-            }
-            for pool in memory.hugepages
-        ]
-    if memory.mounts:
-        data["mounts"] = [_mount_data(mount) for mount in memory.mounts]
-    return data
+def _reserved_data(reserved: t.Iterable[NodeMemory]) -> dict[str, str]:
+    return {str(row.node): sizes.size_text(row.size) for row in reserved}
 
 
-def _pool_data(pool: Hugepages) -> dict[str, t.Any]:
-    data = profile_values.with_place(profile_values.given(pool._asdict(), "size_kib"), "node")
-    if pool.share is None:
-        return profile_values.renamed(data, pages="count")
-    return {**{name: value for name, value in data.items() if name != "pages"}, "share": sizes.share_text(pool.share)}
-
-
-def _mount_data(mount: Mount) -> dict[str, t.Any]:
-    data = profile_values.with_place(profile_values.given(mount._asdict(), "pagesize_kib"), "path")
-    data["pagesize"] = sizes.page_text(mount.pagesize_kib)
-    data["mode"] = sizes.mode_text(mount.mode)
-    for name in ("size", "min_size"):
-        if name in data:
-            data[name] = sizes.size_text(data[name])
-    return data
+SHAPES = {
+    "memory": Memory,
+    "memory.reserved": Shape(_reserved, _reserved_data),
+    "memory.hugepages": Hugepages,
+    "memory.mounts": Mount,
+}

@@ -11,6 +11,7 @@ import typing as t
 
 from ..tenants import tenant
 from ..tenants.tenant import BY_MATCH, CONTAINER, FORBIDDEN, LimitRange, Members, Quota, ScopeSelector, Tenant
+from ..tenants.tenant_quota import amount_text as quota_text
 from ..values.errors import refusal
 from ..values.quantity import NANO, Quantity
 from ..workload.resources import CPU, HUGEPAGES, PIDS, Amounts, amount_text
@@ -18,6 +19,7 @@ from . import profile_workloads
 from .profile_workloads import ANY, MILLI, Workload, amount_of, amount_problem
 from .schema_quantities import COUNT, split_quota_resource
 from .schema_reader import Reader, join
+from .section_data import Shape
 
 KINDS = (*BY_MATCH, *tenant.BY_SETTING)
 AMOUNTS = ("min", "max", "default", "default_request")
@@ -251,81 +253,28 @@ def _check_selectors(reader: Reader, at: str, row: t.Mapping[str, t.Any]) -> lis
     return found
 
 
-def build(rows: t.Optional[t.Iterable[t.Mapping[str, t.Any]]]) -> tuple[Tenant, ...]:
-    """The tenants, once everything was found right."""
-    return tuple(_tenant(row) for row in rows or ())
+def _quota(name: str, hard: Amounts, scopes: tuple[str, ...] = (), selectors: tuple[ScopeSelector, ...] = ()) -> Quota:
+    return Quota(name, hard, (*map(ScopeSelector, scopes), *selectors))
 
 
-def _tenant(row: t.Mapping[str, t.Any]) -> Tenant:
-    members = Members(**{key: tuple(row["members"].get(key, ())) for key in KINDS})
-    limits = tuple(
-        LimitRange(
-            one["type"],
-            **{key: _amounts(one.get(key, {})) for key in AMOUNTS},
-            max_limit_request_ratio=tuple(sorted((name, ratio.milli()) for name, ratio in one.get(RATIO, {}).items())),
-        )
-        for one in row.get("limits", ())
-    )
-    quotas = tuple(_quota(one) for one in row.get("quota", ()))
-    return Tenant(row["name"], members, limits, quotas, row.get("share_process_namespace", True))
-
-
-def _quota(row: t.Mapping[str, t.Any]) -> Quota:
-    selectors = [ScopeSelector(scope) for scope in row.get("scopes", ())]
-    selectors += [
-        ScopeSelector(one["scope"], one["operator"], tuple(one.get("values", ())))
-        for one in row.get("scope_selector", ())
-    ]
-    hard = {name: amount_of(split_quota_resource(name)[1], amount) for name, amount in row["hard"].items()}
-    return Quota(row["name"], tuple(sorted(hard.items())), tuple(selectors))
-
-
-def _amounts(given: t.Mapping[str, Quantity]) -> Amounts:
-    return tuple(sorted((name, amount_of(name, quantity)) for name, quantity in given.items()))
-
-
-def to_data(tenants: t.Iterable[Tenant]) -> list[dict[str, t.Any]]:
-    """The section as plain data, as ``build`` understands it."""
-    return [_data(one) for one in tenants]
-
-
-def _data(one: Tenant) -> dict[str, t.Any]:
-    data: dict[str, t.Any] = {
-        "name": one.name,
-        "members": {key: list(getattr(one.members, key)) for key in KINDS if getattr(one.members, key)},
-    }
-    if not one.share_process_namespace:
-        data["share_process_namespace"] = False
-    if one.limits:
-        data["limits"] = [_limits_data(limits) for limits in one.limits]
-    if one.quotas:
-        data["quota"] = [_quota_data(quota) for quota in one.quotas]
-    return data
-
-
-def _limits_data(limits: LimitRange) -> dict[str, t.Any]:
-    data: dict[str, t.Any] = {"type": limits.kind}
-    for key in AMOUNTS:
-        if getattr(limits, key):
-            data[key] = {name: amount_text(name, amount) for name, amount in getattr(limits, key)}
-    if limits.max_limit_request_ratio:
-        data[RATIO] = {name: amount_text(CPU, ratio) for name, ratio in limits.max_limit_request_ratio}
-    return data
-
-
-def _quota_data(quota: Quota) -> dict[str, t.Any]:
-    from ..tenants.tenant_quota import amount_text as quota_text
-
-    data: dict[str, t.Any] = {
-        "name": quota.name,
-        "hard": {resource: quota_text(resource, amount) for resource, amount in quota.hard},
-    }
-    if quota.selectors:
-        data["scope_selector"] = [
-            {"scope": one.scope, "operator": one.operator, **({"values": list(one.values)} if one.values else {})}
-            for one in quota.selectors
-        ]
-    return data
+SHAPES = {
+    "tenants": Tenant,
+    "tenants[].members": Members,
+    "tenants[].limits": LimitRange,
+    **{f"tenants[].limits[].{key}": profile_workloads.AMOUNTS for key in AMOUNTS},
+    f"tenants[].limits[].{RATIO}": Shape(
+        lambda ratios: tuple(sorted((name, ratio.milli()) for name, ratio in ratios.items())),
+        lambda ratios: {name: amount_text(CPU, ratio) for name, ratio in ratios},
+    ),
+    "tenants[].quota": _quota,
+    "tenants[].quota[].hard": Shape(
+        lambda hard: tuple(
+            sorted((name, amount_of(split_quota_resource(name)[1], amount)) for name, amount in hard.items())
+        ),
+        lambda hard: {name: quota_text(name, amount) for name, amount in hard},
+    ),
+    "tenants[].quota[].scope_selector": ScopeSelector,
+}
 
 
 def refuse_workload(tenants: t.Iterable[Tenant], workload: Workload) -> None:

@@ -18,8 +18,11 @@ from ..values import sizes
 from ..values.quantity import NANO, Quantity
 from ..values.records import NamedTuple
 from ..workload.resources import CPU, HUGEPAGES, MEMORY, PIDS, Amounts, amount_text, is_device, page_bytes
+from . import schema, section_data
+from . import schema_types as types
 from .schema_quantities import LEAST_MEMORY, TOO_LITTLE
 from .schema_reader import Reader, join
+from .section_data import Shape
 
 # The keys that match a workload; exactly one of them is set.
 MATCHES = ("unit", "container", "pod", "label")
@@ -38,8 +41,8 @@ class Container(NamedTuple):
 
     name: str
     role: str
-    requests: Amounts
-    limits: Amounts
+    requests: Amounts = ()
+    limits: Amounts = ()
 
 
 class Workload(NamedTuple):
@@ -60,6 +63,11 @@ class Workload(NamedTuple):
     template: str = ""
     priority: str = ""
     share_process_namespace: t.Optional[bool] = None
+
+    @property
+    def matched(self) -> tuple[str, str]:
+        """How it is known: the key, and the pattern."""
+        return self.match, self.pattern
 
     @property
     def owner(self) -> Workload:
@@ -200,57 +208,53 @@ def amount_problem(resource: str, amount: Quantity) -> str:
     return ""
 
 
-def build(rows: t.Optional[t.Iterable[t.Mapping[str, t.Any]]]) -> tuple[Workload, ...]:
-    """The workloads, once everything was found right."""
-    workloads = []
-    for row in rows or ():
-        kind = next(kind for kind in MATCHES if kind in row["match"])
-        containers = tuple(Container(one["name"], one["role"], *_claim(one)) for one in row.get("containers", ()))
-        priority = row.get("priority", "")
-        one = Workload(row["name"], kind, row["match"][kind], row["hold"], *_claim(row), containers, priority=priority)
-        shared = {"true": True, "false": False}.get(row.get("share_process_namespace", ""))
-        workloads.append(one._replace(share_process_namespace=shared))
-    return tuple(workloads)
-
-
-def _claim(row: t.Mapping[str, t.Any]) -> tuple[Amounts, Amounts]:
-    """Requests and limits in whole numbers; a missing request equals its limit, and of devices the other way round as well."""
-    limits = {name: amount_of(name, quantity) for name, quantity in row.get("limits", {}).items()}
-    requests = {name: limit for name, limit in limits.items() if name != PIDS}
-    requests.update({name: amount_of(name, quantity) for name, quantity in row.get("requests", {}).items()})
-    limits.update({name: amount for name, amount in requests.items() if is_device(name)})
-    return tuple(sorted(requests.items())), tuple(sorted(limits.items()))
-
-
 def amount_of(resource: str, quantity: Quantity) -> int:
     """A quantity as a whole number of what the resource counts in."""
     return quantity.milli() if resource == CPU else quantity.value()
 
 
+def _workload(matched: tuple[str, str], requests: Amounts = (), limits: Amounts = (), **fields: t.Any) -> Workload:
+    requests, limits = _claim(requests, limits)
+    return Workload(match=matched[0], pattern=matched[1], requests=requests, limits=limits, **fields)
+
+
+def _container(name: str, role: str, requests: Amounts = (), limits: Amounts = ()) -> Container:
+    return Container(name, role, *_claim(requests, limits))
+
+
+def _claim(requests: Amounts, limits: Amounts) -> tuple[Amounts, Amounts]:
+    """Requests and limits; a missing request equals its limit, and of devices the other way round as well."""
+    requested = {**{name: limit for name, limit in limits if name != PIDS}, **dict(requests)}
+    limited = {**dict(limits), **{name: amount for name, amount in requested.items() if is_device(name)}}
+    return tuple(sorted(requested.items())), tuple(sorted(limited.items()))
+
+
+AMOUNTS = Shape(
+    lambda given: tuple(sorted((name, amount_of(name, quantity)) for name, quantity in given.items())),
+    lambda amounts: {name: amount_text(name, amount) for name, amount in amounts},
+)
+SHAPES = {
+    "workloads": _workload,
+    "workloads[].match": Shape(lambda match: next(iter(match.items())), lambda matched: dict([matched])),
+    "workloads[].share_process_namespace": Shape({"true": True, "false": False}.get, types.as_it_is),
+    "workloads[].containers": _container,
+    **{
+        f"workloads[].{path}": AMOUNTS
+        for path in ("requests", "limits", "containers[].requests", "containers[].limits")
+    },
+}
+
+
+def build(rows: t.Iterable[t.Mapping[str, t.Any]]) -> tuple[Workload, ...]:
+    """The workloads, once everything was found right."""
+    found: tuple[Workload, ...] = section_data.build(rows, schema.TREE["workloads"], SHAPES)
+    return found
+
+
 def to_data(workloads: t.Iterable[Workload]) -> list[dict[str, t.Any]]:
     """The section as plain data, as ``build`` understands it."""
-    return [_workload_data(one) for one in workloads]
-
-
-def _workload_data(workload: Workload) -> dict[str, t.Any]:
-    data: dict[str, t.Any] = {"name": workload.name, "match": {workload.match: workload.pattern}, "hold": workload.hold}
-    if workload.priority:
-        data["priority"] = workload.priority
-    if workload.share_process_namespace is not None:
-        data["share_process_namespace"] = workload.share_process_namespace
-    data.update(_amounts_data(workload))
-    if workload.containers:
-        data["containers"] = [{"name": one.name, "role": one.role, **_amounts_data(one)} for one in workload.containers]
-    return data
-
-
-def _amounts_data(of: t.Union[Workload, Container]) -> dict[str, t.Any]:
-    sections = {"requests": of.requests, "limits": of.limits}
-    return {
-        name: {resource: amount_text(resource, amount) for resource, amount in amounts}
-        for name, amounts in sections.items()
-        if amounts
-    }
+    rows: list[dict[str, t.Any]] = section_data.to_data(workloads, schema.TREE["workloads"], SHAPES)
+    return rows
 
 
 def slice_name(workload: str) -> str:

@@ -6,7 +6,7 @@
 """The keys of a profile in one table, which the parser and docs/profile.md read: those of each section are in schema_SECTION.py.
 
 A key of a manager that does not exist yet is in the table from the first day, marked ``later``, and refused by name.
-To add a key: one entry in the file of its section, and a field in profile_SECTION.py or profile.py;
+To add a key: one entry in the file of its section, and a field in the tuple of its section (section_data.py fills it);
 ``tools/profile_reference.py`` writes the reference page.
 """
 
@@ -119,3 +119,4 @@ def _tree() -> dict[str, Node]:
 
 
 TREE = _tree()
+ROOT = Node(Key("", None, ""), TREE)

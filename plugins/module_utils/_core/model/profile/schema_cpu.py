@@ -35,6 +35,7 @@ KEYS: tuple[Key, ...] = (
         "an amount: packed, whole sockets, NUMA nodes and cores first. With `cpu.whole_cores` the siblings of a core "
         "that would be split are added.",
         example="4",
+        field="number",
     ),
     Key(
         "cpu.reserved.cores_per_numa",
@@ -59,6 +60,7 @@ KEYS: tuple[Key, ...] = (
         example="[machine.slice, batch.slice]",
         default=SHARED_SLICES,
         many=LIST,
+        field="shared_slices",
     ),
     Key(
         "cpu.shared.min_cpus",
@@ -66,6 +68,7 @@ KEYS: tuple[Key, ...] = (
         "The CPUs that the shared pool keeps at least: an exclusive grant that would leave fewer is refused.",
         example="2",
         default=1,
+        field="min_shared",
     ),
     Key(
         "cpu.isolated",
@@ -86,6 +89,7 @@ KEYS: tuple[Key, ...] = (
         types.NODE_WITH_CPUS,
         "The NUMA node of the `cores`: its number, or `first` or `last` for the first or last NUMA node that has CPUs.",
         example="last",
+        word="place",
     ),
     Key(
         "cpu.isolated.near",
@@ -100,6 +104,7 @@ KEYS: tuple[Key, ...] = (
         "says so. When it is false the profile is refused there.",
         example="true",
         default=False,
+        quiet=True,
     ),
     Key(
         "cpu.isolated.load_balance",

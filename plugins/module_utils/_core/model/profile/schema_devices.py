@@ -11,6 +11,7 @@ import re
 
 from ..devices import cdi_spec
 from ..devices.device import VFIO_DRIVER as VFIO
+from ..values import duration
 from . import schema_quantities
 from . import schema_types as types
 from .schema_key import LIST, Key
@@ -142,7 +143,7 @@ VFIO_DRIVER = Type("VFIO driver", _vfio_driver, pattern=VFIO.pattern)
 INTERFACE = Type("network interface", _interface, pattern=_INTERFACE.pattern)
 DEVICE_PATH = Type("path in /dev", _path, pattern=_PATH.pattern)
 CDI_KIND = Type("CDI kind", _cdi, pattern=_CDI.pattern)
-CHECK_TIMEOUT = Type("length of time, 1s to 1m", _check_timeout)
+CHECK_TIMEOUT = Type("length of time, 1s to 1m", _check_timeout, write=duration.text)
 
 KEYS: tuple[Key, ...] = (
     Key(
@@ -182,6 +183,7 @@ KEYS: tuple[Key, ...] = (
         PCI_CLASS,
         "The first 2, 4 or 6 hexadecimal digits of the PCI class, in quotes: `0200` is Ethernet.",
         example='"0200"',
+        field="pci_class",
     ),
     Key(
         "devices[].match.driver",
@@ -220,6 +222,7 @@ KEYS: tuple[Key, ...] = (
         "Whether a PCI function is healthy only while a network interface of it has a link.",
         example="true",
         default=False,
+        quiet=True,
     ),
     Key(
         "devices[].bind",
@@ -265,5 +268,6 @@ KEYS: tuple[Key, ...] = (
         "that opens what only root can.",
         example="root",
         default="dynamic",
+        quiet=True,
     ),
 )

@@ -23,6 +23,8 @@ class Key(NamedTuple):
     ``path`` is where it stands, ``[]`` for an item of a list of mappings; ``type`` is None for a section (its keys
     follow in the table). ``many`` says whether the value is one, a list or a mapping (then ``keys`` is the type of
     its keys). ``default`` is written as in a profile and read like one; None: nothing is declared.
+    ``field`` is the field of its section's tuple where it has another name, and ``word`` the one that a value has which is a word
+    and no number. A ``quiet`` key is not written into a profile's data where it has its default.
     """
 
     path: str
@@ -35,8 +37,16 @@ class Key(NamedTuple):
     keys: t.Optional[types.Type] = None
     later: bool = False
     since: str = "0.1.0"
+    field: str = ""
+    word: str = ""
+    quiet: bool = False
 
     @property
     def name(self) -> str:
         """The last part of the path."""
         return self.path.rpartition(".")[2].replace("[]", "")
+
+    @property
+    def field_name(self) -> str:
+        """The field of its section's tuple."""
+        return self.field or self.name.replace("-", "_")

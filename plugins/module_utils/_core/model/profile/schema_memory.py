@@ -12,7 +12,12 @@ from . import schema_types as types
 from .schema_key import LIST, MAP, Key
 
 KEYS: tuple[Key, ...] = (
-    Key("memory", None, "Memory that is kept for the system, hugepages and the places where they are mounted."),
+    Key(
+        "memory",
+        None,
+        "Memory that is kept for the system, hugepages and the places where they are mounted.",
+        quiet=True,
+    ),
     Key(
         "memory.policy",
         types.choice("none", "static"),
@@ -20,6 +25,7 @@ KEYS: tuple[Key, ...] = (
         "from NUMA nodes that are chosen for it, and it is bound to them.",
         example="static",
         default="none",
+        quiet=True,
     ),
     Key(
         "memory.reserved",
@@ -49,12 +55,14 @@ KEYS: tuple[Key, ...] = (
         "The size of a page. The node's kernel must have pages of this size.",
         example="2Mi",
         required=True,
+        field="size_kib",
     ),
     Key(
         "memory.hugepages[].count",
         types.integer(0, 1 << 32),
         "The number of pages; 0 is an empty pool. Exactly one of `count` and `share`.",
         example="512",
+        field="pages",
     ),
     Key(
         "memory.hugepages[].share",
@@ -69,6 +77,7 @@ KEYS: tuple[Key, ...] = (
         "`each` for a pool on each of these that has no other pool of this size. On a machine without NUMA nodes a "
         "word means the whole machine. Without `node` and `near` the pool is the whole machine's and the kernel spreads the pages.",
         example="each",
+        word="place",
     ),
     Key(
         "memory.hugepages[].near",
@@ -83,10 +92,18 @@ KEYS: tuple[Key, ...] = (
         "without it. A note says so. When it is false the profile is refused there.",
         example="true",
         default=False,
+        quiet=True,
     ),
     Key("memory.mounts", None, "hugetlbfs mounts, each a systemd mount unit.", many=LIST),
     Key("memory.mounts[].path", types.MOUNT_PATH, "Where it is mounted.", example="/dev/hugepages-2Mi", required=True),
-    Key("memory.mounts[].pagesize", quantities.PAGE_SIZE, "The size of its pages.", example="2Mi", required=True),
+    Key(
+        "memory.mounts[].pagesize",
+        quantities.PAGE_SIZE,
+        "The size of its pages.",
+        example="2Mi",
+        required=True,
+        field="pagesize_kib",
+    ),
     Key(
         "memory.mounts[].optional",
         types.BOOLEAN,
@@ -94,6 +111,7 @@ KEYS: tuple[Key, ...] = (
         "When it is false the profile is refused there.",
         example="true",
         default=False,
+        quiet=True,
     ),
     Key(
         "memory.mounts[].size",

@@ -20,6 +20,7 @@ KEYS: tuple[Key, ...] = (
         None,
         "Limits on processes and threads. The node's capacity is the smaller of `pid_max` and `threads_max`, as the "
         "kubelet counts it; the reserve and the limits of the slices must fit into it together.",
+        quiet=True,
     ),
     Key(
         "pids.pid_max",

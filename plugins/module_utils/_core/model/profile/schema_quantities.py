@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 
 from ..values import quantity
-from ..values.sizes import Share, page_text, size_text
+from ..values.sizes import Share, page_text, share_text, size_text
 from .schema_types import Type, kind, read_text
 
 # Larger than any machine (2^60 bytes); keeps every sum within the kernel's 64 bits.
@@ -155,13 +155,17 @@ def _memory_or_share(value: object) -> int | Share:
     return _share(value) if isinstance(value, str) and value.strip().endswith("%") else _memory(value)
 
 
-SHARE = Type("share in percent", _share, pattern=rf"\s*{_SHARE.pattern}\s*")
-SIZE = Type("quantity in bytes", _size, bounds=(1, SIZE_LIMIT), pattern=".+")
-MEMORY = Type("quantity in bytes, from 1Mi", _memory, bounds=(LEAST_MEMORY, SIZE_LIMIT), pattern=".+")
+SHARE = Type("share in percent", _share, pattern=rf"\s*{_SHARE.pattern}\s*", write=share_text)
+SIZE = Type("quantity in bytes", _size, bounds=(1, SIZE_LIMIT), pattern=".+", write=size_text)
+MEMORY = Type("quantity in bytes, from 1Mi", _memory, bounds=(LEAST_MEMORY, SIZE_LIMIT), pattern=".+", write=size_text)
 MEMORY_OR_SHARE = Type(
-    "quantity in bytes, from 1Mi, or share in percent", _memory_or_share, MEMORY.bounds, pattern=".+"
+    "quantity in bytes, from 1Mi, or share in percent",
+    _memory_or_share,
+    MEMORY.bounds,
+    pattern=".+",
+    write=lambda amount: share_text(amount) if isinstance(amount, Share) else size_text(amount),
 )
-LOG_SIZE = Type("quantity in bytes, from 1Ki", _log_size, bounds=(LEAST_LOG, SIZE_LIMIT), pattern=".+")
-PAGE_SIZE = Type("page size", _page_size)
+LOG_SIZE = Type("quantity in bytes, from 1Ki", _log_size, bounds=(LEAST_LOG, SIZE_LIMIT), pattern=".+", write=size_text)
+PAGE_SIZE = Type("page size", _page_size, write=page_text)
 QUANTITY = Type("quantity", _amount, bounds=(0, SIZE_LIMIT), pattern=".+")
 RESOURCE = Type("resource", _resource)

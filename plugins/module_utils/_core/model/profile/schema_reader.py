@@ -76,6 +76,17 @@ class Reader:
             what = " and ".join(declared) or "nothing"
             self.refuse(path, None, f"declares {what}{how}: write exactly one of {', '.join(names)}")
 
+    def refuse_command(
+        self, path: str, values: t.Optional[t.Mapping[str, t.Any]], written: t.Mapping[str, t.Any]
+    ) -> None:
+        """Refuse a section whose ``command`` has no words, or no absolute path first."""
+        command = (values or {}).get("command")
+        if command and not command[0].startswith("/"):
+            message = "is not an absolute path: write the program's path, such as /usr/bin/curl"
+            self.refuse(f"{path}.command[0]", command[0], message)
+        if written.get("command") == []:
+            self.refuse(f"{path}.command", [], "has no words: write a command, or leave the section out")
+
     def section(self, data: object, path: str, known: dict[str, schema.Node]) -> dict[str, t.Any]:
         """The values of a mapping by key, without those that were refused; None stands for "not declared"."""
         if not isinstance(data, dict):

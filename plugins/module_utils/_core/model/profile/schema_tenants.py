@@ -127,6 +127,7 @@ KEYS: tuple[Key, ...] = (
         "Whether containers of a workload may share a PID namespace; false forbids it to all workloads of the tenant.",
         example="false",
         default=True,
+        quiet=True,
     ),
     Key(
         "tenants[].limits",
@@ -141,6 +142,7 @@ KEYS: tuple[Key, ...] = (
         "What is limited: each container (a workload without containers is one itself), or each workload as a whole.",
         example="container",
         required=True,
+        field="kind",
     ),
     *(
         Key(
@@ -173,6 +175,7 @@ KEYS: tuple[Key, ...] = (
         "What the workloads of the tenant may have together: Kubernetes' ResourceQuota. It applies when a workload is admitted; "
         "usage above it is reported, and nothing that runs is touched.",
         many=LIST,
+        field="quotas",
     ),
     Key("tenants[].quota[].name", types.LABEL, "What the quota is called.", example="compute", required=True),
     Key(
@@ -199,6 +202,7 @@ KEYS: tuple[Key, ...] = (
         None,
         "Only workloads that meet all these conditions are counted, beside `scopes`.",
         many=LIST,
+        field="selectors",
     ),
     Key(
         "tenants[].quota[].scope_selector[].scope",

@@ -24,6 +24,7 @@ KEYS: tuple[Key, ...] = (
         "workload that does not get them, `single-numa-node` one that does not fit on one node.",
         example="single-numa-node",
         default=NONE,
+        field="name",
     ),
     Key(
         "topology.scope",
@@ -47,6 +48,7 @@ KEYS: tuple[Key, ...] = (
         "Of equally few nodes those with the smallest distances are taken.",
         example="true",
         default=False,
+        field="prefer_closest",
     ),
     Key(
         "topology.options.max-allowable-numa-nodes",
@@ -55,5 +57,6 @@ KEYS: tuple[Key, ...] = (
         "2^nodes; Corral's does not.",
         example="64",
         default=types.NODE_LIMIT,
+        field="max_nodes",
     ),
 )

@@ -20,8 +20,13 @@ from ..values.records import NamedTuple
 from ..values.sizes import mode_text
 
 
+def as_it_is(value: t.Any) -> t.Any:
+    """A value that is kept as a profile writes it."""
+    return value
+
+
 class Type(NamedTuple):
-    """A kind of value: ``name`` for the reference page, ``read`` for the parser.
+    """A kind of value: ``name`` for the reference page, ``read`` for the parser, ``write`` to make plain data of what was read.
 
     ``bounds`` of a number (both included), ``words`` that it may be and the ``pattern`` of a text are for the JSON Schema.
     """
@@ -31,6 +36,7 @@ class Type(NamedTuple):
     bounds: t.Optional[tuple[int, int]] = None
     words: tuple[str, ...] = ()
     pattern: str = ""
+    write: t.Callable[[t.Any], t.Any] = as_it_is
 
 
 # The number of characters any text in a profile may have; a CPU list of 8,192 single CPUs is longer, and not a real case.
@@ -386,9 +392,9 @@ def _container_label(value: object) -> str:
 BOOLEAN = Type("true or false", _boolean)
 BOOLEAN_OR_ANY = Type("true, false or any", _boolean_or_any)
 LABEL = Type("DNS label", _label, pattern=_LABEL.pattern)
-CPUS = Type("CPU list", _cpus, bounds=(0, CPU_LIMIT - 1), pattern="[0-9, \\t-]+")
+CPUS = Type("CPU list", _cpus, bounds=(0, CPU_LIMIT - 1), pattern="[0-9, \\t-]+", write=cpuset.format)
 MOUNT_PATH = Type("absolute path", _mount_path, pattern=_PATH.pattern)
-MODE = Type("octal mode in quotes", _mode, pattern=_MODE.pattern)
+MODE = Type("octal mode in quotes", _mode, pattern=_MODE.pattern, write=mode_text)
 SLICE = Type("top-level slice", _slice, pattern=rf"{_SLICE.pattern}|init\.scope")
 SLICE_OR_CORRAL = Type("slice", read_slice_or_corral, pattern=SLICE.pattern)
 NEAR = Type("network interface or PCI address", _near)
@@ -402,9 +408,9 @@ NODES = Type(
     ("each", "first", "last"),
     NODE.pattern,
 )
-DURATION = Type("length of time", read_duration)
-INTERVAL = Type("length of time, from 10s", _interval)
-WAIT = Type("length of time, 10s to 1d", _wait)
+DURATION = Type("length of time", read_duration, write=duration.text)
+INTERVAL = Type("length of time, from 10s", _interval, write=duration.text)
+WAIT = Type("length of time, 10s to 1d", _wait, write=duration.text)
 COMMAND_WORD = Type("word of a command", _command_word)
 IMAGE = Type("image name", _pattern(_IMAGE, "quay.example/base:*", "the name of an image"), pattern=_IMAGE.pattern)
 CONTAINER = Type(

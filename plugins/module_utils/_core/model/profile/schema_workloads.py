@@ -26,6 +26,7 @@ KEYS: tuple[Key, ...] = (
         None,
         "What belongs to it. Exactly one of `unit`, `container`, `pod` and `label`; `*` and `?` are allowed, except in labels.",
         required=True,
+        field="matched",
     ),
     Key(
         "workloads[].match.unit",

@@ -18,7 +18,7 @@ from _core import main
 from _core.managers import registry
 from _core.model.plan.places import Place
 from _core.model.plan.plan import UNKNOWN, Change, Step
-from _core.model.profile import profile, schema, schema_key, schema_types
+from _core.model.profile import profile, schema, schema_key, schema_types, section_data
 from _core.model.values.errors import CorralError
 from _core.pipeline import describing, planning
 
@@ -29,11 +29,7 @@ KEYS = (
     schema_key.Key("toy.swappiness", schema_types.integer(0, 100), "vm.swappiness", required=True),
 )
 # The section, in model/: the field of a profile is the number, or None.
-SECTION = profile.Section(
-    lambda reader, values, given: None,
-    lambda values: None if values is None else values["swappiness"],
-    lambda number: {"swappiness": number},
-)
+SHAPE = section_data.Shape(lambda values: values["swappiness"], lambda number: {"swappiness": number})
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +44,8 @@ def added(monkeypatch: pytest.MonkeyPatch) -> None:
     # its section, a field of the profile
     fields, defaults = (*profile.Profile._fields, "toy"), (*profile.Profile._field_defaults.values(), None)
     monkeypatch.setattr(profile, "Profile", collections.namedtuple("Profile", fields, defaults=defaults))
-    monkeypatch.setitem(profile.SECTIONS, "toy", SECTION)
+    monkeypatch.setitem(profile.SHAPES, "", profile.Profile)
+    monkeypatch.setitem(profile.SHAPES, "toy", SHAPE)
 
 
 @pytest.fixture

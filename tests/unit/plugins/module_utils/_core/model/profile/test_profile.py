@@ -11,7 +11,7 @@ import typing as t
 import pytest
 from _core.model.cpu import cpu_options
 from _core.model.cpu.cpu_options import Options
-from _core.model.profile import profile, profile_gc, profile_memory, profile_workloads, schema
+from _core.model.profile import profile, profile_memory, schema
 from _core.model.profile.profile_gc import GC, ContainerGC, ImageGC
 from _core.model.profile.profile_workloads import Workload
 from _core.model.values import suggest
@@ -458,10 +458,7 @@ sections = st.builds(GC, st.none() | image_sections, st.none() | container_secti
 )
 def test_gc_and_workloads_are_read_as_they_are_written(gc: GC, matches: list[tuple[str, str]]) -> None:
     declared = tuple(Workload(f"w{number}", *match) for number, match in enumerate(matches))
-    found = profile.parse(
-        json.loads(
-            json.dumps({"name": "edge", "gc": profile_gc.to_data(gc), "workloads": profile_workloads.to_data(declared)})
-        )
-    )
+    data = profile.to_data(profile.Profile("edge", 1, "enforce", gc=gc, workloads=declared))
+    found = profile.parse(json.loads(json.dumps(data)))
     assert (found.gc, found.workloads) == (gc, declared)
     assert profile.to_data(profile.parse(profile.to_data(found))) == profile.to_data(found)

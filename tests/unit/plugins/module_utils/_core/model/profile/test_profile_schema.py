@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from _core.model.profile import profile, schema, schema_key, schema_reader
+from _core.model.profile import profile, schema, schema_key, schema_reader, section_data
 from _core.model.values.errors import CorralError
 from hypothesis import given
 
@@ -99,7 +99,7 @@ def test_the_profile_keeps_each_key(key: schema_key.Key) -> None:
     reader = schema_reader.Reader()
     values = reader.section(with_key(key), "", schema.TREE)
     assert [str(one) for one in reader.problems] == []
-    found: t.Any = profile.to_data(profile._build(values))
+    found: t.Any = profile.to_data(section_data.build(values, schema.ROOT, profile.SHAPES))
     path = key.path.replace("quota[].scopes", "quota[].scope_selector")  # It is written in that form.
     for part in path.split("."):
         found = found[part.removesuffix("[]")]
