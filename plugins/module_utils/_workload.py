@@ -10,12 +10,13 @@ from __future__ import annotations
 import typing as t
 
 from . import _module
+from ._core.host import workload_files
 from ._core.host.files import Host
 from ._core.model.plan.plan import Outcome, Plan
 from ._core.model.profile import profile
 from ._core.model.profile.profile_workloads import Workload
 from ._core.model.values.errors import CorralError, Problem, refusal
-from ._core.pipeline import admit_workload, allocate_workloads, applying, declared_profile, run_device_checks
+from ._core.pipeline import admit_workload, applying, declared_profile, run_device_checks
 from ._core.reports import workload_table
 
 OPTIONS = ("name", "match", "hold", "priority", "requests", "limits", "containers")
@@ -60,7 +61,7 @@ def admitted(module: _module.AnsibleModule, host: Host) -> Outcome:
 
 def withdrawn(module: _module.AnsibleModule, host: Host, name: str) -> Outcome:
     """The result of releasing it. A workload that the profile declares is not released by this module."""
-    if name not in {one.name for one in allocate_workloads.admitted(host)}:
+    if name not in {one.name for one in workload_files.admitted(host)}:
         declared = declared_profile.in_force(host)
         if declared is not None and name in {one.name for one in declared.workloads}:
             raise refusal("is declared in the node's profile: take it out there", path="name", value=name)

@@ -10,10 +10,10 @@ from __future__ import annotations
 import argparse
 
 from ..constants import DIFFERS, IN_SYNC
-from ..host import checked_devices, state
+from ..host import checked_devices, state, workload_files
 from ..host.files import Host
 from ..model.values.errors import refusal
-from ..pipeline import admit_workload, run_device_checks
+from ..pipeline import run_device_checks
 from ..reports import device_table
 from . import command_output
 
@@ -28,7 +28,7 @@ def do_devices(host: Host, args: argparse.Namespace) -> int:
     declared = command_output.the_profile(host, args.profile)
     if args.check:
         run_device_checks.check_unknown(host, declared, all_again=True)
-    grants = admit_workload.current_grants(host) if host.exists(state.STATE) else ()
+    grants = workload_files.grants_in_force(host) if host.exists(state.STATE) else ()
     found = checked_devices.devices_to_give(host, declared.devices, grants)
     command_output.show(args, device_table.to_data(found, grants), device_table.lines(found, grants))
     return IN_SYNC if device_table.is_whole(found, grants) and not found.problems else DIFFERS

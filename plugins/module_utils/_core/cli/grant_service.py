@@ -16,7 +16,7 @@ import time
 import typing as t
 
 from ..constants import IN_SYNC
-from ..host import workload_state
+from ..host import workload_files, workload_state
 from ..host.files import Host
 from ..managers.checkpoint import grant_text
 from ..model.profile.profile_workloads import RUNNING, workload_name
@@ -103,7 +103,7 @@ def started(host: Host, name: str, run: str) -> Admission:
         try:
             return locked_run.locked(host, lambda: granted(host, name, run), publish=published)
         except CorralError:
-            workload_state.ask_for_end(host, admit_workload.current_grants(host))
+            workload_state.ask_for_end(host, workload_files.grants_in_force(host))
             waited = time.monotonic() - begin
             if waited > ENDING_SECONDS or not admit_workload.ending(host, name, settled=waited > MOMENT_SECONDS):
                 raise

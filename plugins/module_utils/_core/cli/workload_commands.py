@@ -13,7 +13,7 @@ import sys
 import typing as t
 
 from ..constants import DIFFERS, IN_SYNC
-from ..host import workload_state
+from ..host import workload_files, workload_state
 from ..host.files import Host
 from ..model.plan.plan import Change, Plan
 from ..model.profile import profile
@@ -69,10 +69,10 @@ def by_unit(host: Host, text: str, known: t.Container[str], decided: t.Container
     """The workload that ``text`` means by its unit (UNIT or WORKLOAD:UNIT, with or without .service), also an instance that has not
     started yet. ``decided`` are the declared names of those that are granted or refused, also for a tenant alone. Raises CorralError.
     """
-    from ..pipeline import admit_workload, allocate_workloads
+    from ..pipeline import admit_workload
     from .grant_service import started_name
 
-    declared = (*admit_workload.profile_of(host).workloads, *allocate_workloads.admitted(host))
+    declared = (*admit_workload.profile_of(host).workloads, *workload_files.admitted(host))
     first, colon, rest = text.partition(":")
     colon = colon if first in {one.name for one in declared} else ""  # An instance may have one in its name.
     unit = (rest if colon else text).removesuffix(".service")

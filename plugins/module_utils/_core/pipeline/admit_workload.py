@@ -10,11 +10,10 @@ A start is no enforcement: a workload is admitted in audit mode and on a paused 
 
 from __future__ import annotations
 
-import contextlib
 import fnmatch
 import typing as t
 
-from ..host import state, workload_state
+from ..host import state, workload_files, workload_state
 from ..host.files import Host
 from ..model.plan import validate
 from ..model.plan.context import Context
@@ -51,7 +50,7 @@ def start(host: Host, name: str, run: str) -> Admission:
 
 def run_by_hand(host: Host, name: str) -> str:
     """The run that a grant made by hand is for: the one that goes on, else one that is about to start."""
-    granted = (one for one in current_grants(host) if one.workload == name and one.instance)
+    granted = (one for one in workload_files.grants_in_force(host) if one.workload == name and one.instance)
     return next(
         (one.instance for one in granted if allocate_workloads.runs(host, one)), ""
     ) or allocate_workloads.by_hand(host)
@@ -80,14 +79,14 @@ def unit_by_name(host: Host, name: str) -> str:
     """The unit of a workload whose grant only its slice shows; "" where the profile has none of that name."""
     declared, dummy = profile_in_force.read(host)
     first, colon, unit = name.partition(":")
-    known = (*(declared.workloads if declared is not None else ()), *allocate_workloads.admitted(host))
+    known = (*(declared.workloads if declared is not None else ()), *workload_files.admitted(host))
     found = (one for one in known if one.name == first)
     return next((f"{unit}.service" if colon else one.pattern for one in found if one.match == "unit"), "")
 
 
 def grant_named(host: Host, name: str) -> t.Optional[Grant]:
     """The grant of a workload in the checkpoint."""
-    return next((one for one in current_grants(host) if one.workload == name), None)
+    return next((one for one in workload_files.grants_in_force(host) if one.workload == name), None)
 
 
 def admit(host: Host, workload: Workload) -> Admission:
@@ -101,12 +100,12 @@ def admission(host: Host, workload: Workload) -> tuple[Request, str]:
 
     The same workload again changes nothing while it has its grant, or gets one at each start of its unit.
     """
-    before = allocate_workloads.admitted(host)
+    before = workload_files.admitted(host)
     refuse_admission(workload, profile_of(host), before)
     request = Request(admitted=tuple({**{one.name: one for one in before}, workload.name: workload}.values()))
     if workload.hold != RUNNING:
         return request, workload.name
-    own = [one for one in current_grants(host) if one.workload == workload.name]
+    own = [one for one in workload_files.grants_in_force(host) if one.workload == workload.name]
     lasts = any(allocate_workloads.runs(host, one) or allocate_workloads.waits_to_start(host, one) for one in own)
     if workload in before and (lasts or workload.match == "unit"):
         return request, ""
@@ -149,7 +148,7 @@ def refuse_admission(workload: Workload, declared: Profile, admitted: t.Sequence
 
 def withdraw(host: Host, name: str) -> Admission:
     """Release a workload that was admitted at run time, with all that it holds. Raises CorralError."""
-    if name in {one.name for one in allocate_workloads.admitted(host)}:
+    if name in {one.name for one in workload_files.admitted(host)}:
         return execute(host, withdrawal(host, name), "", with_files=True)
     declared = next((one for one in profile_of(host).workloads if one.name == name.partition(":")[0]), None)
     if declared is None:
@@ -160,7 +159,7 @@ def withdraw(host: Host, name: str) -> Admission:
         )
     granted = grant_named(host, name)
     if granted is None:
-        runs = [one.workload for one in current_grants(host) if one.workload.startswith(f"{name}:")]
+        runs = [one.workload for one in workload_files.grants_in_force(host) if one.workload.startswith(f"{name}:")]
         hint = f"release {' or '.join(runs)}" if runs else "corral status lists them"
         raise refusal(f"has no grant here: {hint}", path="name", value=name)
     if granted.devices and allocate_workloads.runs(
@@ -175,7 +174,7 @@ def withdraw(host: Host, name: str) -> Admission:
 
 def withdrawal(host: Host, name: str) -> Request:
     """The request to release an admitted workload."""
-    return Request(admitted=tuple(one for one in allocate_workloads.admitted(host) if one.name != name))
+    return Request(admitted=tuple(one for one in workload_files.admitted(host) if one.name != name))
 
 
 def next_start(found: Workloads, name: str) -> Request:
@@ -273,21 +272,12 @@ def ending(host: Host, name: str, *, settled: bool = False) -> bool:
     ``settled``: a unit that has had no process for longer than a moment, and that systemd has as active, waits for its
     RestartSec= and keeps what it has.
     """
-    others = (one for one in current_grants(host) if one.hold == RUNNING and one.workload != name)
+    others = (one for one in workload_files.grants_in_force(host) if one.hold == RUNNING and one.workload != name)
     by_units = (one for one in others if not one.instance.startswith(BY_HAND))
     empty = (one for one in by_units if not workload_state.populated(host, one.workload, one.tenant))
     return any(
         not (settled and workload_state.runs_unit(host, one.unit or unit_by_name(host, one.workload))) for one in empty
     )
-
-
-def current_grants(host: Host) -> tuple[Grant, ...]:
-    """The grants of the checkpoint; those that cannot be read there, or all where it cannot be, as the slices show them."""
-    for path in (state.CHECKPOINT, f"{state.CHECKPOINT}.previous"):
-        with contextlib.suppress(ValueError):
-            found, wrong = grants.from_data(state.checked(host, path))
-            return (grants.completed(found, workload_state.seen_grants(host)) if wrong else found).grants
-    return tuple(workload_state.seen_grants(host))
 
 
 def profile_of(host: Host) -> Profile:

@@ -11,22 +11,21 @@ import fnmatch
 import types
 import typing as t
 
-from ..host import cgroup, hugepage_files, other_gc, state, sysctl, workload_state
+from ..host import cgroup, hugepage_files, other_gc, state, sysctl, workload_files, workload_state
 from ..host.files import Host
 from ..model.cpu import pools, unmanaged_groups
 from ..model.cpu.pools import Pools
 from ..model.numa import numa_memory
 from ..model.plan.context import Workloads
-from ..model.profile import profile
 from ..model.profile.profile import Profile
-from ..model.profile.profile_workloads import DECLARED, RUNNING, Workload, slice_name
-from ..model.profile.schema_types import CORRAL_SLICE, is_own
+from ..model.profile.profile_workloads import RUNNING, Workload, slice_name
+from ..model.profile.schema_types import is_own
 from ..model.systemd import workload_units
 from ..model.tenants.tenant import match_meets
 from ..model.topology import cpu_topology
 from ..model.topology.topology import Topology
 from ..model.values import cpuset
-from ..model.values.errors import CorralError, Problem
+from ..model.values.errors import Problem
 from ..model.values.printable_text import printable
 from ..model.values.records import NamedTuple
 from ..model.workload import admission, grants, resource_requirements, task_budget
@@ -42,7 +41,6 @@ if t.TYPE_CHECKING:
 # A workload that was admitted by hand must start in its slice within so many seconds, else its grant ends.
 START_SECONDS = 120
 BY_HAND = "by-hand"
-LISTED = 4  # grants that cannot be read and are named one by one
 
 
 class Request(NamedTuple):
@@ -78,7 +76,7 @@ def allocate(
     """The pools that the grants leave, and the grants. ``base`` are the pools without any; ``fresh`` is a profile whose
     hugepages are yet to be made; ``before`` has the kernel values that Corral has changed, as they were (context.py).
     """
-    extra, unreadable = admitted_or_damage(host) if request.admitted is None else (request.admitted, "")
+    extra, unreadable = workload_files.admitted_or_damage(host) if request.admitted is None else (request.admitted, "")
     claims = [one for one in (*declared.workloads, *extra) if one.has_resources or declared.tenants]
     found, notes = expanded(host, claims, request.start)
     if declared.tenants:
@@ -90,7 +88,7 @@ def allocate(
             resource_requirements.of(one, declared.cpu.policy if declared.cpu else "none", declared.pids.per_workload)
             for one in found
         ]
-    checkpoint, damage = read_checkpoint(host, listed)
+    checkpoint, damage = workload_files.read_checkpoint(host, listed)
     if declared.tenants:
         listed, kept = tenant_workloads.as_granted(host, declared, found, listed, checkpoint.grants, request.start)
         notes += kept
@@ -227,31 +225,12 @@ def expanded(
     return found, notes
 
 
-def admitted(host: Host) -> tuple[Workload, ...]:
-    """The workloads that were admitted at run time, beside those of the profile."""
-    return admitted_or_damage(host)[0]
-
-
-def admitted_or_damage(host: Host) -> tuple[tuple[Workload, ...], str]:
-    """The workloads that were admitted at run time, and what was wrong with the file when its second copy was read."""
-    if not state.written_before(host, state.ADMITTED):
-        return (), ""
-    try:
-        return admitted_in(host, state.ADMITTED), ""
-    except (CorralError, ValueError):
-        said = f"{state.ADMITTED} {'cannot be read as Corral wrote it' if state.there(host, state.ADMITTED) else 'is gone'}"
-    try:
-        return admitted_in(host, f"{state.ADMITTED}.previous"), f"{said}: its second copy is used"
-    except (CorralError, ValueError):
-        return (), f"{said}: grants stay as they are; admit or release the workloads again"
-
-
 def without_conflicts(host: Host, declared: Profile) -> t.Optional[Request]:
     """The request to release the workloads that were admitted at run time and have the name or the unit of a declared one, or the name
     of a tenant; None where there is none: while a profile was unconfirmed they could be admitted, and the node goes back to the
     declared ones.
     """
-    there = admitted(host)
+    there = workload_files.admitted(host)
     tenants = {slice_name(one.name) for one in declared.tenants}
     fitting = (one for one in there if slice_name(one.name) not in tenants)
     left = tuple(one for one in fitting if conflicting(one, declared.workloads) is None)
@@ -265,12 +244,6 @@ def conflicting(workload: Workload, others: t.Iterable[Workload]) -> t.Optional[
         if one.name == workload.name or (is_other and match_meets(one.match, workload.pattern, one.pattern)):
             return one
     return None
-
-
-def admitted_in(host: Host, path: str) -> tuple[Workload, ...]:
-    """The workloads in a file of those admitted, and in its second copy. Raises ValueError or CorralError for one that Corral did not write."""
-    data = state.checked_data(state.read_json(host, path))
-    return profile.parse_workloads(state.either(host, path) if path == state.ADMITTED else data)
 
 
 def observe(
@@ -478,96 +451,3 @@ def beside_kubelet(host: Host, inputs: AllocationInput, granted: t.Iterable[Gran
     elif found.doubt:
         said += f"; {found.doubt}: {kubelet_state.way_to_read(host, found.newer, inputs.topology)}"
     return inputs._replace(kubelet=said, not_kubelets=cpus)
-
-
-# The checkpoint
-
-
-def read_checkpoint(host: Host, listed: t.Sequence[ResourceRequirements]) -> tuple[Checkpoint, str]:
-    """The grants as they were written, and what was wrong with the file when they came from another source.
-
-    An unreadable file is not used, nor is its second copy where the kernel shows something else: the slices show
-    which workload runs where, and only workloads that do not run are taken from that earlier version. Of a file in which
-    single grants cannot be read the others stay as they are.
-    """
-    if not state.written_before(host, state.CHECKPOINT):
-        found = rebuilt(host, listed, Checkpoint())
-        return found, "" if not found.grants else f"{state.CHECKPOINT} is gone: grants are as the slices show them"
-    stored = state.read_json(host, state.CHECKPOINT)
-    try:
-        kept, wrong = grants.from_data(state.checked_data(stored))
-    except ValueError as error:
-        said = f"{error}, set aside" if state.there(host, state.CHECKPOINT) else "is gone"
-        return rebuilt(host, listed, earlier(host)), f"{state.CHECKPOINT} {said}: grants are as the slices show them"
-    unknown = "" if wrong else run_unknown_to(host, kept, listed)
-    if unknown:
-        said = f"is an earlier one, set aside: {unknown} runs on CPUs of which it does not know"
-        return rebuilt(host, listed, kept), f"{state.CHECKPOINT} {said}: grants are as the slices show them"
-    if not wrong:
-        return kept, ""
-    others = rebuilt(host, listed, earlier(host)).grants
-    named = "; ".join((*wrong[:LISTED], *([f"{len(wrong) - LISTED} more"] if len(wrong) > LISTED else [])))
-    said = f"{state.CHECKPOINT}: {named}, set aside: these grants are as the slices show them, the others stay"
-    return grants.completed(kept, others), said
-
-
-def run_unknown_to(host: Host, kept: Checkpoint, listed: t.Sequence[ResourceRequirements]) -> str:
-    """A workload that runs in its slice on exclusive CPUs of which a checkpoint does not know; "" without any.
-
-    A checkpoint is written before a run gets its CPUs: this one is of before that, as one that was restored from a backup.
-    """
-    known = {one.workload: one for one in kept.grants}
-    shared = None
-    for name in (need.workload.name for need in listed if need.cpus):
-        grant, unit = known.get(name), grants.slice_of(name, exclusive=True)
-        if grant is not None and (grant.hold != RUNNING or workload_state.run_of(host, name) in (None, grant.instance)):
-            continue
-        if not cgroup.populated(host, unit):
-            continue
-        cpus = cgroup.cpus(host, unit).requested
-        shared = cgroup.cpus(host, CORRAL_SLICE).requested or frozenset() if shared is None else shared
-        if cpus and not cpus & shared and (grant is None or cpus != grant.cpus):
-            return name
-    return ""
-
-
-def earlier(host: Host) -> Checkpoint:
-    """What can be read of the second copy of the checkpoint."""
-    try:
-        return grants.from_data(state.checked(host, f"{state.CHECKPOINT}.previous"))[0]
-    except ValueError:
-        return Checkpoint()
-
-
-def rebuilt(host: Host, listed: t.Sequence[ResourceRequirements], earlier: Checkpoint) -> Checkpoint:
-    """The grants as the node shows them, completed by an earlier checkpoint."""
-    known = {one.workload: one for one in earlier.grants}
-    declared = {need.workload.name: need for need in listed}
-    found: dict[str, Grant] = {}
-    for one in workload_state.seen_grants(host):
-        need, before = declared.get(one.workload), known.get(one.workload)
-        if need is None and before is None:
-            continue  # A slice of that name that is not Corral's; processes in it are the cpu manager's to report.
-        hold = need.workload.hold if need else before.hold if before else DECLARED
-        same = before is not None and before.cpus == one.cpus
-        member = need.member if need else before.member if before else None
-        unit = before.unit if before else ""
-        if need:
-            unit = workload_state.unit_in(host, one._replace(member=member).slice, admission.unit_of(need))
-        found[one.workload] = one._replace(
-            hold=hold,
-            instance=one.instance if hold == RUNNING else "",
-            member=member,
-            blocks=before.blocks if before and same else (),
-            containers=before.containers if before and same else (),
-            requests=need.requests if need else (),
-            limits=need.limits if need else (),
-            unit=unit,
-            since=before.since if before else int(host.now()),
-            devices=before.devices if before else (),
-        )
-    taken = grants.exclusive(found.values())
-    for name, before in known.items():
-        if name not in found and not before.cpus & taken:
-            found[name] = before
-    return Checkpoint(tuple(found.values()), earlier.totals)

@@ -21,7 +21,7 @@ import runs
 import services
 import test_workloads
 import yaml
-from _core.host import state
+from _core.host import state, workload_files
 from _core.host.command import Command
 from _core.host.files import Host
 from _core.managers import device_grants
@@ -1595,7 +1595,7 @@ def test_a_bad_entry_of_the_checkpoint_hides_no_run_until_the_next_tick(rolled: 
     for path in (CHECKPOINT, f"{CHECKPOINT}.previous"):
         rolled.put(path, state.checked_text(data))
     assert admit_workload.still_runs(rolled.host(), "job:job@a")
-    assert {one.workload for one in admit_workload.current_grants(rolled.host())} == {"dpdk", "job:job@a"}
+    assert {one.workload for one in workload_files.grants_in_force(rolled.host())} == {"dpdk", "job:job@a"}
 
 
 # The end

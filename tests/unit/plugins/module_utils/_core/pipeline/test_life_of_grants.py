@@ -11,8 +11,9 @@ import node
 import pytest
 import runs
 import services
+from _core.host import workload_files
 from _core.model.profile import profile
-from _core.pipeline import admit_workload, planning
+from _core.pipeline import planning
 from test_workloads import BATCH, OTHER, PROFILE, install, profile_with, roll_out
 
 Make = t.Callable[..., node.Node]
@@ -32,7 +33,7 @@ def rolled(made_once: node.MadeOnce) -> node.Node:
 
 
 def names(fake: node.Node) -> set[str]:
-    return {grant.workload for grant in admit_workload.current_grants(fake.host()) if grant.hold == "running"}
+    return {grant.workload for grant in workload_files.grants_in_force(fake.host()) if grant.hold == "running"}
 
 
 def tick(fake: node.Node) -> None:

@@ -15,13 +15,13 @@ import pytest
 import runs
 import services
 import test_workload_module
-from _core.host import state
+from _core.host import state, workload_files
 from _core.managers import agent_install, registry
 from _core.model.plan.plan import UNCHANGEABLE, Outcome
 from _core.model.profile import profile
 from _core.model.systemd import agent_units
 from _core.model.systemd.unit_property import ETC
-from _core.pipeline import allocate_workloads, applying, planning
+from _core.pipeline import applying, planning
 
 STATE = "/var/lib/corral"
 CHECKPOINT, ADMITTED, BEFORE = f"{STATE}/checkpoint.json", f"{STATE}/admitted.json", f"{STATE}/journal/before.json"
@@ -176,11 +176,11 @@ def test_who_is_taken_back_last_leaves_no_file_that_looks_like_a_lost_one(rolled
                 killed = rolled.clone(rolled.root.with_name(f"killed-{name}-{number}"))
                 with pytest.raises(node.Killed):
                     runs.command(killed.host("killed", number), "release", name)
-                assert allocate_workloads.admitted_or_damage(killed.host())[1] == "", act
+                assert workload_files.admitted_or_damage(killed.host())[1] == "", act
         assert runs.command(rolled.host(), "release", name) == 0
     assert not rolled.has(ADMITTED)
     assert not rolled.has(f"{ADMITTED}.previous")
-    assert allocate_workloads.admitted_or_damage(rolled.host()) == ((), "")
+    assert workload_files.admitted_or_damage(rolled.host()) == ((), "")
 
 
 def test_a_profile_that_is_removed_takes_grants_and_admissions_with_it(rolled: node.Node) -> None:

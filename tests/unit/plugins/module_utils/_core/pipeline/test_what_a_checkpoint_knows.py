@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from _core.host import workload_files
 from _core.host.files import Host
 from _core.model.profile import profile
 from _core.model.profile.profile_workloads import DECLARED, RUNNING
@@ -53,7 +54,7 @@ def test_a_checkpoint_of_before_a_run_got_its_cpus_is_an_earlier_one(
         link = tmp_path / "run/systemd/units/invocation:corral-grant@batch.service"
         link.parent.mkdir(parents=True)
         link.symlink_to(run)
-    assert allocate_workloads.run_unknown_to(Host(str(tmp_path)), Checkpoint(tuple(granted)), needs) == unknown
+    assert workload_files.run_unknown_to(Host(str(tmp_path)), Checkpoint(tuple(granted)), needs) == unknown
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,146 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The state files of workloads: the checkpoint, which has their grants, and the workloads that were admitted at run time."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..model.profile import profile
+from ..model.profile.profile_workloads import DECLARED, RUNNING, Workload
+from ..model.profile.schema_types import CORRAL_SLICE
+from ..model.values.errors import CorralError
+from ..model.workload import admission, grants
+from ..model.workload.grants import Checkpoint, Grant
+from ..model.workload.resource_requirements import ResourceRequirements
+from . import cgroup, state, workload_state
+from .files import Host
+
+LISTED = 4  # grants that cannot be read and are named one by one
+# What the workloads of the profile request; None: that is not known, and each slice of a grant counts.
+Listed = t.Optional[t.Sequence[ResourceRequirements]]
+
+
+def admitted(host: Host) -> tuple[Workload, ...]:
+    """The workloads that were admitted at run time, beside those of the profile."""
+    return admitted_or_damage(host)[0]
+
+
+def admitted_or_damage(host: Host) -> tuple[tuple[Workload, ...], str]:
+    """The workloads that were admitted at run time, and what was wrong with the file when its second copy was read."""
+    if not state.written_before(host, state.ADMITTED):
+        return (), ""
+    try:
+        return admitted_in(host, state.ADMITTED), ""
+    except (CorralError, ValueError):
+        said = f"{state.ADMITTED} {'cannot be read as Corral wrote it' if state.there(host, state.ADMITTED) else 'is gone'}"
+    try:
+        return admitted_in(host, f"{state.ADMITTED}.previous"), f"{said}: its second copy is used"
+    except (CorralError, ValueError):
+        return (), f"{said}: grants stay as they are; admit or release the workloads again"
+
+
+def admitted_in(host: Host, path: str) -> tuple[Workload, ...]:
+    """The workloads in a file of those admitted, and in its second copy. Raises ValueError or CorralError for one that Corral did not write."""
+    data = state.checked_data(state.read_json(host, path))
+    return profile.parse_workloads(state.either(host, path) if path == state.ADMITTED else data)
+
+
+def grants_in_force(host: Host) -> tuple[Grant, ...]:
+    """The grants, for those who do not know what the profile lists."""
+    return read_checkpoint(host, None)[0].grants
+
+
+def read_checkpoint(host: Host, listed: Listed) -> tuple[Checkpoint, str]:
+    """The grants as they were written, and what was wrong with the file when they came from another source.
+
+    An unreadable file is not used, nor is its second copy where the kernel shows something else: the slices show
+    which workload runs where, and only workloads that do not run are taken from that earlier version. Of a file in which
+    single grants cannot be read the others stay as they are.
+    """
+    if not state.written_before(host, state.CHECKPOINT):
+        found = rebuilt(host, listed, Checkpoint())
+        return found, "" if not found.grants else f"{state.CHECKPOINT} is gone: grants are as the slices show them"
+    stored = state.read_json(host, state.CHECKPOINT)
+    try:
+        kept, wrong = grants.from_data(state.checked_data(stored))
+    except ValueError as error:
+        said = f"{error}, set aside" if state.there(host, state.CHECKPOINT) else "is gone"
+        return rebuilt(host, listed, earlier(host)), f"{state.CHECKPOINT} {said}: grants are as the slices show them"
+    unknown = "" if wrong else run_unknown_to(host, kept, listed)
+    if unknown:
+        said = f"is an earlier one, set aside: {unknown} runs on CPUs of which it does not know"
+        return rebuilt(host, listed, kept), f"{state.CHECKPOINT} {said}: grants are as the slices show them"
+    if not wrong:
+        return kept, ""
+    others = rebuilt(host, listed, earlier(host)).grants
+    named = "; ".join((*wrong[:LISTED], *([f"{len(wrong) - LISTED} more"] if len(wrong) > LISTED else [])))
+    said = f"{state.CHECKPOINT}: {named}, set aside: these grants are as the slices show them, the others stay"
+    return grants.completed(kept, others), said
+
+
+def run_unknown_to(host: Host, kept: Checkpoint, listed: Listed) -> str:
+    """A workload that runs in its slice on exclusive CPUs of which a checkpoint does not know; "" without any.
+
+    A checkpoint is written before a run gets its CPUs: this one is of before that, as one that was restored from a backup.
+    """
+    known = {one.workload: one for one in kept.grants}
+    shared = None
+    for name in (need.workload.name for need in listed or () if need.cpus):
+        grant, unit = known.get(name), grants.slice_of(name, exclusive=True)
+        if grant is not None and (grant.hold != RUNNING or workload_state.run_of(host, name) in (None, grant.instance)):
+            continue
+        if not cgroup.populated(host, unit):
+            continue
+        cpus = cgroup.cpus(host, unit).requested
+        shared = cgroup.cpus(host, CORRAL_SLICE).requested or frozenset() if shared is None else shared
+        if cpus and not cpus & shared and (grant is None or cpus != grant.cpus):
+            return name
+    return ""
+
+
+def earlier(host: Host) -> Checkpoint:
+    """What can be read of the second copy of the checkpoint."""
+    try:
+        return grants.from_data(state.checked(host, f"{state.CHECKPOINT}.previous"))[0]
+    except ValueError:
+        return Checkpoint()
+
+
+def rebuilt(host: Host, listed: Listed, earlier: Checkpoint) -> Checkpoint:
+    """The grants as the node shows them, completed by an earlier checkpoint."""
+    known = {one.workload: one for one in earlier.grants}
+    declared = {need.workload.name: need for need in listed or ()}
+    found: dict[str, Grant] = {}
+    for one in workload_state.seen_grants(host):
+        need, before = declared.get(one.workload), known.get(one.workload)
+        if need is None and before is None:
+            if listed is None:
+                found[one.workload] = one
+            continue  # A slice of that name that is not Corral's; processes in it are the cpu manager's to report.
+        hold = need.workload.hold if need else before.hold if before else DECLARED
+        same = before is not None and before.cpus == one.cpus
+        member = need.member if need else before.member if before else None
+        unit = before.unit if before else ""
+        if need:
+            unit = workload_state.unit_in(host, one._replace(member=member).slice, admission.unit_of(need))
+        found[one.workload] = one._replace(
+            hold=hold,
+            instance=one.instance if hold == RUNNING else "",
+            member=member,
+            blocks=before.blocks if before and same else (),
+            containers=before.containers if before and same else (),
+            requests=need.requests if need else (),
+            limits=need.limits if need else (),
+            unit=unit,
+            since=before.since if before else int(host.now()),
+            devices=before.devices if before else (),
+        )
+    taken = grants.exclusive(found.values())
+    for name, before in known.items():
+        if name not in found and not before.cpus & taken:
+            found[name] = before
+    return Checkpoint(tuple(found.values()), earlier.totals)
