@@ -16,12 +16,7 @@ from . import lock, mounts, state, systemd
 from .files import OWN_FOLDERS, Host
 
 # What is mounted on one of these would stop a run when it keeps or publishes something.
-FILES = (
-    *(copy for path in (state.BEFORE, state.HISTORY) for copy in state.rest_of(path)),
-    state.APPLIED,
-    state.EFFECTIVE_PROFILE,
-    *state.PUBLISHED,
-)
+FILES = tuple(path for one in state.FILES if one.written for path in one.copies)
 
 NOT_REPLACEABLE = (
     "cannot be replaced, even by root: it is immutable (lsattr, chattr -i), or its file system is mounted read-only"

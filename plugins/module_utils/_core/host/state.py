@@ -25,48 +25,132 @@ from .files import READ_LIMIT, Host, Unreadable
 if t.TYPE_CHECKING:
     from ..model.status.history import Kept
 
-DECLARED = "/etc/corral/profile.json"
-ORIGINS = "/etc/corral/origins.json"
-AGENT = "/etc/corral/agent.json"
+ETC = "/etc/corral"
 STATE = "/var/lib/corral"
+RUN = lock.RUN
+REMOVAL = "removal of the profile"
+BOOT = "the boot"
+BESIDE = "beside it, .previous"
+LOOK = "each look writes it"
+AGAIN = "the next run writes it again"
+ITSELF = "whatever is there stands for it"
+
+
+class OwnFile(NamedTuple):
+    """A file of Corral's own: what ``ends`` it, and what stays in force when it is ``lost``. docs/maintenance.md has this table.
+
+    Lost is gone where it was, torn, or a folder, a link, a FIFO, a socket or a device in its place. ``spare`` is what has the same
+    data ("": nothing). ``checked`` files have a version and a checksum. ``told``: an item names it when it is torn or of another kind; the
+    others have items of their own, or are written by each look. ``written``: by each run, beside the steps of its plan. ``deleted``: with
+    the profile, beside what is restored.
+    """
+
+    path: str
+    ends: str
+    lost: str
+    spare: str = ""
+    checked: bool = False
+    told: bool = False
+    written: bool = False
+    deleted: bool = False
+
+    @property
+    def copies(self) -> tuple[str, ...]:
+        """The file and its second copy, in the order in which they are deleted."""
+        return rest_of(self.path) if self.spare == BESIDE else (self.path,)
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it is there after a boot."""
+        return not self.path.startswith(f"{RUN}/")
+
+
+DECLARED = f"{ETC}/profile.json"
+ORIGINS = f"{ETC}/origins.json"
+AGENT = f"{ETC}/agent.json"
+APPLIED = f"{STATE}/applied.json"
+HISTORY = f"{STATE}/journal/profiles.json"
 BEFORE = f"{STATE}/journal/before.json"
 LOST = f"{BEFORE}.damaged"  # the originals that could not be read any more; empty where the file was missing
 UNREADABLE = f"{BEFORE}.unreadable"  # single records that could not be read, as they were, until their file is deleted
-APPLIED = f"{STATE}/applied.json"
-EFFECTIVE_PROFILE = f"{STATE}/effective-profile.json"
-HISTORY = f"{STATE}/journal/profiles.json"
-PAUSE = f"{STATE}/pause.json"
+ADMITTED = f"{STATE}/admitted.json"
+CHECKPOINT = f"{STATE}/checkpoint.json"
+WORKLOADS = (ADMITTED, CHECKPOINT)
 UNCONFIRMED = f"{STATE}/unconfirmed.json"
 REJECTED = f"{STATE}/rejected.json"
-CHECKPOINT = f"{STATE}/checkpoint.json"
-ADMITTED = f"{STATE}/admitted.json"
-WORKLOADS = (ADMITTED, CHECKPOINT)
+PAUSE = f"{STATE}/pause.json"
+# There from before a hook drains the node until it has resumed it, over boots: the hook, and below it what a failed resume said.
+DRAINED = f"{STATE}/drained"
 PROGRAM = f"{STATE}/program.json"  # digests of the agent's program, as it was installed: program_check.py
+PCI_USED = f"{STATE}/pci-used.json"  # what the machine uses of the PCI functions that may be bound: pci_used_before.py
 GC_RECORDS = f"{STATE}/gc.json"
-RUN = lock.RUN
+EFFECTIVE_PROFILE = f"{STATE}/effective-profile.json"
+SINCE = f"{STATE}/drift-since.json"
 STATUS = f"{RUN}/status.json"
 PUBLISHED = (STATUS, f"{RUN}/pools.json", f"{RUN}/pools.env")
 ATTEMPTS = f"{RUN}/attempts.json"
-WAY_BACK = f"{RUN}/way-back.json"
-GC_STATUS = f"{RUN}/gc.json"
 RELOAD_DUE = f"{RUN}/reload-due"  # there from before the first file that systemd reads until it has read them
 # There from before a kubelet is stopped until the new one is healthy; its text is the hook that drained the node, if any.
 KUBELET_DUE = f"{RUN}/kubelet-due"
-# There from before a hook drains the node until it has resumed it, over boots: the hook, and below it what a failed resume said.
-DRAINED = f"{STATE}/drained"
-SINCE = f"{STATE}/drift-since.json"
+WAY_BACK = f"{RUN}/way-back.json"
 KUBELET_FINDINGS = f"{RUN}/kubelet-findings.json"  # when each was first seen
-# What containers get with their grants: model/devices/device_delivery.py.
-GRANTS_SPEC = "/run/cdi/corral.node-grant.json"
-DEVICES = f"{RUN}/devices"  # what workloads' units and containers have: model/devices/device_delivery.py
-DEVICE_CHECKS = (
-    f"{RUN}/device-checks.json"  # results of the commands for the health of devices; written where one changes
-)
-DEVICES_CHECKED = f"{RUN}/devices-checked.json"  # when each device was checked; written by each pass
-PCI_USED = f"{STATE}/pci-used.json"  # what the machine uses of the PCI functions that may be bound: pci_used_before.py
-DEVICE_CHECKS_LOCK = f"{RUN}/device-checks.lock"
+# Results of the commands for the health of devices, written where one changes; and when each was checked, written by each pass.
+DEVICE_CHECKS, DEVICES_CHECKED = f"{RUN}/device-checks.json", f"{RUN}/devices-checked.json"
+GC_STATUS = f"{RUN}/gc.json"
 GC_DRIFT = f"{RUN}/gc-drift.json"
 GC_IDLE = f"{RUN}/gc-idle.json"
+FILES = (
+    OwnFile(
+        DECLARED, REMOVAL, "the profile applied last stays in force; the rollout or corral reconcile writes it again", spare=APPLIED
+    ),
+    OwnFile(ORIGINS, REMOVAL, "keys have no origins until the next rollout", told=True),
+    OwnFile(
+        AGENT, "removal of the agent",
+        "the agent runs on, and its units are not corrected: install it again (corral.node.agent, or the rollout)", told=True,
+    ),
+    OwnFile(APPLIED, REMOVAL, AGAIN, spare=HISTORY, written=True, deleted=True),
+    OwnFile(EFFECTIVE_PROFILE, REMOVAL, LOOK, written=True, deleted=True),
+    OwnFile(HISTORY, "removal of profile and agent", AGAIN, spare=BESIDE, checked=True, written=True),
+    OwnFile(BEFORE, REMOVAL, AGAIN, spare=BESIDE, checked=True, written=True),
+    OwnFile(ADMITTED, "the last release, or " + REMOVAL, AGAIN, spare=BESIDE, checked=True, deleted=True),
+    OwnFile(
+        CHECKPOINT, REMOVAL, "grants are as the slices show them; the next run writes it again", spare=BESIDE, checked=True, deleted=True
+    ),
+    OwnFile(
+        UNCONFIRMED, "confirmation, or going back",
+        "the node keeps its profile, and does not go back: corral rollback does", checked=True, told=True,
+    ),
+    OwnFile(
+        REJECTED, "a rollout with force",
+        "no profile but the one applied last is taken up by a tick: run the rollout, or remove the file",
+        checked=True, told=True, deleted=True,
+    ),
+    OwnFile(
+        PAUSE, "its time, corral resume, or its deletion", "the node stays paused as the last status says", spare=STATUS, checked=True
+    ),
+    OwnFile(
+        DRAINED, "the hook that resumes the node",
+        "which hook drained the node is not known: resume it by hand, then remove what is there", told=True,
+    ),
+    OwnFile(PROGRAM, "removal of the agent", "the program cannot be compared: install it again (the rollout)", checked=True),
+    OwnFile(PCI_USED, REMOVAL, "no PCI function is bound until the node has started", checked=True),
+    OwnFile(GC_RECORDS, "gc leaving the profile", "ages of images begin again", spare=BESIDE, checked=True),
+    OwnFile(SINCE, "the last item", LOOK, spare=STATUS, deleted=True),
+    OwnFile(ATTEMPTS, BOOT, "what was refused is asked for again", deleted=True),
+    *(OwnFile(path, BOOT, LOOK, written=True, deleted=True) for path in PUBLISHED),
+    OwnFile(RELOAD_DUE, "the reload of systemd", ITSELF),
+    OwnFile(KUBELET_DUE, "a healthy kubelet", ITSELF),
+    OwnFile(WAY_BACK, "confirmation, or going back", "a failure is logged once more"),
+    OwnFile(KUBELET_FINDINGS, BOOT, LOOK),
+    OwnFile(DEVICE_CHECKS, BOOT, "the devices are checked again", checked=True),
+    OwnFile(DEVICES_CHECKED, BOOT, "the devices are checked again"),
+    OwnFile(GC_STATUS, BOOT, "the next pass writes it"),
+    OwnFile(GC_DRIFT, BOOT, "the next pass writes it"),
+    OwnFile(GC_IDLE, BOOT, "the next pass writes it", checked=True),
+)  # fmt: skip
+DEVICE_CHECKS_LOCK = f"{RUN}/device-checks.lock"
+# What containers and units get with their grants: model/devices/device_delivery.py.
+GRANTS_SPEC, DEVICES = "/run/cdi/corral.node-grant.json", f"{RUN}/devices"
 KINDS = {
     stat.S_IFREG: "",
     stat.S_IFDIR: "a folder",

@@ -22,7 +22,7 @@ from .manager import Manager
 
 NAME = "profile"
 # What a run mends where it is lost: see lost_files.py.
-KEPT = (state.APPLIED, *state.rest_of(state.BEFORE), *state.rest_of(state.HISTORY))
+KEPT = [path for one in state.FILES if one.written and one.spare for path in one.copies]
 WRITES = (
     Place("file", re.escape(state.DECLARED)),
     Place("file", re.escape(state.ORIGINS)),

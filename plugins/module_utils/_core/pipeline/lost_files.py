@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ..host import own_table, state
+from ..host import state
 from ..host.files import Host
 from ..managers.registry import PROFILE, WORKLOADS
 from ..model.plan import make_step
@@ -22,7 +22,7 @@ ORDER = 5
 def items(host: Host) -> tuple[Change, ...]:
     """An item for each file that is lost; with the step that brings it back, where another copy has what it held."""
     found = [*of_copies(host), *of_applied(host)]
-    for one in own_table.FILES:
+    for one in state.FILES:
         if one.told and is_lost(host, one):
             said = state.wrong(host, one.path, state.read_json(host, one.path), is_checked=one.checked)
             reason = f"{said}: {one.lost}"
@@ -32,7 +32,7 @@ def items(host: Host) -> tuple[Change, ...]:
     return tuple(found)
 
 
-def is_lost(host: Host, one: own_table.OwnFile) -> bool:
+def is_lost(host: Host, one: state.OwnFile) -> bool:
     """Whether a file is damaged, or gone where the records of originals tell that it was written."""
     if not state.there(host, one.path):
         return one.path == state.AGENT and any(
@@ -56,7 +56,7 @@ def of_applied(host: Host) -> t.Iterator[Change]:
 
 def of_copies(host: Host) -> t.Iterator[Change]:
     """The files with a second copy of which one copy is lost, or an earlier one."""
-    for pair in own_table.copies():
+    for pair in copies():
         readable = [path for path in pair if state.checked(host, path) is not None]
         if not readable:
             continue  # There is none; or both are lost, which is another's item.
@@ -66,6 +66,11 @@ def of_copies(host: Host) -> t.Iterator[Change]:
                 yield mended(host, path, text, f"it is written again from {other}")
             elif state.read_text(host, path) != text:
                 yield mended(host, path, text, f"it is not as {other}: it gets what both have")
+
+
+def copies() -> list[tuple[str, ...]]:
+    """The files with a second copy that a run mends by it, each with that; of the others the owner does."""
+    return [one.copies[::-1] for one in state.FILES if one.spare == state.BESIDE and one.lost == state.AGAIN]
 
 
 def mended(host: Host, path: str, text: str, how: str) -> Change:

@@ -18,7 +18,7 @@ import node
 import pytest
 import runs
 import services
-from _core.host import own_table, state
+from _core.host import state
 from _core.model.profile import profile
 from _core.model.values.errors import CorralError
 from _core.pipeline import applying, confirming, locked_run
@@ -41,7 +41,7 @@ PROFILE: dict[str, t.Any] = {
     ],
 }
 HOW = ("deleted", "emptied", "torn", "folder", "link loop", "FIFO", "older")
-LASTING = {one.path: one for one in own_table.FILES if one.lasts}
+LASTING = {one.path: one for one in state.FILES if one.lasts}
 # What is there on a node only at some times: see AT_TIMES. Those of devices and of gc: test_drivers_bound.py, test_gc.py.
 SOMETIMES = (
     state.UNCONFIRMED,
@@ -56,7 +56,7 @@ USUAL = tuple(
     path
     for one in LASTING.values()
     if one.path not in SOMETIMES
-    for path in ([one.path, f"{one.path}.previous"] if one.spare == own_table.COPY else [one.path])
+    for path in ([one.path, f"{one.path}.previous"] if one.spare == state.BESIDE else [one.path])
 )
 DERIVED = (state.EFFECTIVE_PROFILE, state.SINCE)  # Each look writes them.
 # Gone is what these are most of the time, or may be: nothing tells that there was one.
@@ -249,7 +249,7 @@ def test_a_boot_after_the_loss_brings_grants_back(path: str, fake: node.Node) ->
 
 
 TOGETHER = (
-    *((one.path, f"{one.path}.previous") for one in own_table.FILES if f"{one.path}.previous" in USUAL),
+    *((one.path, f"{one.path}.previous") for one in state.FILES if f"{one.path}.previous" in USUAL),
     *itertools.combinations((state.DECLARED, state.APPLIED, state.HISTORY, f"{state.HISTORY}.previous"), 2),
 )
 
@@ -477,6 +477,6 @@ def test_a_run_whose_lock_was_deleted_writes_no_more(by_tick: bool, fake: node.N
 
 def test_the_documented_table_has_each_file() -> None:
     text = (Path(__file__).parents[6] / "docs/maintenance.md").read_text()
-    for one in own_table.FILES:
+    for one in state.FILES:
         assert f"| `{one.path}` | {'yes' if one.checked else 'no'} |" in text
         assert f"| {'yes' if one.lasts else 'no'} | {one.ends} | {one.lost} |" in text
