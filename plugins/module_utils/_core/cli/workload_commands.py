@@ -77,7 +77,7 @@ def by_unit(host: Host, text: str, known: t.Container[str], decided: t.Container
     colon = colon if first in {one.name for one in declared} else ""  # An instance may have one in its name.
     unit = (rest if colon else text).removesuffix(".service")
     for one in sorted(declared, key=lambda one: one.is_glob):  # A unit's own drop-in wins over that of its template.
-        is_meant = one.name in decided and one.match == "unit" and (not colon or one.name == first)
+        is_meant = one.name in decided and one.is_unit and (not colon or one.name == first)
         is_pattern = unit.endswith("@") or workload_state.WILD.search(unit) or text == one.name
         if is_meant and is_pattern and (text == one.name or fnmatch.fnmatchcase(f"{unit}.service", one.pattern)):
             message = f"is every unit that matches {one.pattern}, and none is known yet: name one of them"

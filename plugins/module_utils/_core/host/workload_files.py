@@ -13,7 +13,7 @@ from ..model.profile import profile
 from ..model.profile.profile_workloads import DECLARED, RUNNING, Workload
 from ..model.profile.schema_types import CORRAL_SLICE
 from ..model.values.errors import CorralError
-from ..model.workload import admission, grants
+from ..model.workload import grants
 from ..model.workload.grants import Checkpoint, Grant
 from ..model.workload.resource_requirements import ResourceRequirements
 from . import cgroup, state, workload_state
@@ -126,7 +126,7 @@ def rebuilt(host: Host, listed: Listed, earlier: Checkpoint) -> Checkpoint:
         member = need.member if need else before.member if before else None
         unit = before.unit if before else ""
         if need:
-            unit = workload_state.unit_in(host, one._replace(member=member).slice, admission.unit_of(need))
+            unit = workload_state.unit_in(host, one._replace(member=member).slice, need.workload.unit)
         found[one.workload] = one._replace(
             hold=hold,
             instance=one.instance if hold == RUNNING else "",

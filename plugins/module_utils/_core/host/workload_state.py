@@ -83,7 +83,7 @@ def units_like(host: Host, patterns: t.Collection[str]) -> list[str]:
 
 def units_of(found: t.Iterable[Workload]) -> list[str]:
     """The units that workloads match, and the templates of those that are instances."""
-    return [name for one in found if one.match == "unit" for name in named(one.pattern)]
+    return [name for one in found if one.is_unit for name in named(one.pattern)]
 
 
 def named(unit: str) -> list[str]:

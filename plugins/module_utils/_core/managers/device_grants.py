@@ -514,7 +514,7 @@ def key_of(change: Change, declared: Profile) -> str:
         0
     ]
     for index, one in enumerate(declared.workloads):
-        if name == one.name or (one.match == "unit" and fnmatch.fnmatchcase(unit, one.pattern)):
+        if name == one.name or (one.is_unit and fnmatch.fnmatchcase(unit, one.pattern)):
             return f"workloads[{index}]"
     return "devices"
 

@@ -56,7 +56,7 @@ def observe(
     hugetlb = (
         {name: stripped(host.read(f"{path}/{name}")) for name in unit_limits.hugetlb(need, sizes)} if exists else {}
     )
-    service = workload_placement.observe_unit(host, files, need, unit) if need.workload.match == "unit" else None
+    service = workload_placement.observe_unit(host, files, need, unit) if need.workload.is_unit else None
     scores = oom_score.scores(host, path, str(score)) if exists and score is not None else ()
     return LimitsState(unit, exists, host.read(dropin(unit, NAME)), values, hugetlb, service, scores)
 

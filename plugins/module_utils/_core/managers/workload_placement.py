@@ -24,6 +24,7 @@ from ..model.values.printable_text import printable
 from ..model.values.records import NamedTuple
 from ..model.workload import grants, pid_sharing, qos
 from ..model.workload.grants import Grant
+from ..model.workload.match_kinds import MATCH_KINDS
 from ..model.workload.resource_requirements import ResourceRequirements
 from ..model.workload.resources import MEMORY
 
@@ -174,7 +175,7 @@ def strayed_changes(
 
     systemd, which knows the processes, is asked where there is such a unit. One that stays active without any is none.
     """
-    units = {need.workload.pattern: place for need, place in placed if need.workload.match == "unit"}
+    units = {need.workload.pattern: place for need, place in placed if need.workload.is_unit}
     found = {
         unit: slice_name
         for unit, slice_name in units.items()
@@ -218,7 +219,7 @@ def device_lines(
         device_delivery.has_files(one.match) or one.bind for one in context.profile.devices if one.name in asked
     )
     unit, own = need.workload.template or need.workload.pattern, place_file(need)
-    private = files.settings(unit, "PrivateDevices") if need.workload.match == "unit" else []
+    private = files.settings(unit, "PrivateDevices") if need.workload.is_unit else []
     binds: list[str] = []
     if device_allow.is_private(private):
         there = context.workloads.devices if context.workloads else None
@@ -263,8 +264,8 @@ def later_change(
 
 def running_containers(host: Host, needs: t.Iterable[ResourceRequirements]) -> list[tuple[str, str]]:
     """Name and control group of the running containers that may be workloads'. Only Podman knows of pods and labels."""
-    kinds = [(need.workload.match, need.workload.pattern) for need in needs if need.workload.match != "unit"]
-    patterns = sorted({pattern if match == "container" else "*" for match, pattern in kinds})
+    known = [need.workload for need in needs if not need.workload.is_unit]
+    patterns = sorted({one.pattern if MATCH_KINDS[one.match].in_monitor else "*" for one in known})
     if not patterns:
         return []
     from ..host import conmon
@@ -280,10 +281,10 @@ def container_change(
     Where one may be the workload's and nothing but Podman can say so, it is unknown whether it is in place. A pod's infra container only
     waits, and may run anywhere.
     """
-    kind, pattern = need.workload.match, need.workload.pattern
+    kind, pattern = MATCH_KINDS[need.workload.match], need.workload.pattern
     inside = f"{cgroup.path_of(slice_name)}/"
     outside = [(name, location) for name, location in running if not f"{location}/".startswith(inside)]
-    named = [one for one in outside if kind == "container" and fnmatch.fnmatchcase(one[0], pattern)]
+    named = [one for one in outside if kind.in_monitor and fnmatch.fnmatchcase(one[0], pattern)]
     if named:
         name, location = named[0]
         hint = way_into(slice_name, location)
@@ -305,14 +306,14 @@ def container_change(
     maybe = [
         one
         for one in outside
-        if not (kind == "container" and one[0]) and not in_own_slice(one[1]) and not one[0].endswith(pid_sharing.INFRA)
+        if not (kind.in_monitor and one[0]) and not in_own_slice(one[1]) and not one[0].endswith(pid_sharing.INFRA)
     ]
     if not maybe:
         return None
     name, location = maybe[0]
     who = f"{name or 'a container that has lost its monitor (conmon)'} runs in {slice_shown(location)}"
     hint = way_into(slice_name, location)
-    reason = f"{who}, and only Podman knows whether it is one of {kind} {pattern}: if so, {hint}"
+    reason = f"{who}, and only Podman knows whether it is one of {kind.key} {pattern}: if so, {hint}"
     return Change(NAME, need.workload.name, "slice", None, slice_name, reason, location, (), UNKNOWN)
 
 

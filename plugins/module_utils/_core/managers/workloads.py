@@ -232,7 +232,7 @@ def workload_part(
     if limited and seen.slice in common.by_hand:
         changes += workload_limits.override_changes(host, seen.slice, wanted)
     owned = owned_of(seen.slice, wanted if limited else {}, files=is_own and not need.workload.template)
-    if need.workload.match == "unit":
+    if need.workload.is_unit:
         changes += workload_placement.unit_changes(need, seen.slice, seen.unit, score, lines) if seen.unit else []
         problems += unit_problems(context, need, seen)
         if not need.workload.template:
@@ -278,7 +278,7 @@ def part_beside(
         unit
     ):  # What is admitted before each start is refused that.
         place = grants.slice_of(need.workload.name, exclusive=False, tenant=need.tenant)
-    if need.workload.match != "unit":
+    if not need.workload.is_unit:
         change = workload_placement.container_change(need, place, common.containers)
         return Part(tuple(filter(None, [change])), frozenset(owned))
     lines = workload_placement.device_lines(need, None, context, common.files)
@@ -442,7 +442,7 @@ def twice_matched(needs: t.Sequence[ResourceRequirements]) -> list[Problem]:
     owners: dict[str, str] = {}
     found = []
     for need in needs:
-        if need.workload.match != "unit":
+        if not need.workload.is_unit:
             continue
         unit, name = need.workload.pattern, need.workload.name
         if unit in owners:
@@ -456,7 +456,7 @@ def twice_matched(needs: t.Sequence[ResourceRequirements]) -> list[Problem]:
 
 def met_by_admitted(context: Context, needs: t.Sequence[ResourceRequirements]) -> list[Problem]:
     """The containers, pods and labels of a new profile that a workload matches which was admitted at run time: no admission may do that."""
-    declared = {one.name: one for one in context.profile.workloads if one.has_resources and one.match != "unit"}
+    declared = {one.name: one for one in context.profile.workloads if one.has_resources and not one.is_unit}
     others = [need.workload for need in needs if need.workload.name not in declared] if context.fresh else []
     return [
         Problem(

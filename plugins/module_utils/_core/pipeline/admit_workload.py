@@ -81,7 +81,7 @@ def unit_by_name(host: Host, name: str) -> str:
     first, colon, unit = name.partition(":")
     known = (*(declared.workloads if declared is not None else ()), *workload_files.admitted(host))
     found = (one for one in known if one.name == first)
-    return next((f"{unit}.service" if colon else one.pattern for one in found if one.match == "unit"), "")
+    return next((f"{unit}.service" if colon else one.pattern for one in found if one.is_unit), "")
 
 
 def grant_named(host: Host, name: str) -> t.Optional[Grant]:
@@ -107,7 +107,7 @@ def admission(host: Host, workload: Workload) -> tuple[Request, str]:
         return request, workload.name
     own = [one for one in workload_files.grants_in_force(host) if one.workload == workload.name]
     lasts = any(allocate_workloads.runs(host, one) or allocate_workloads.waits_to_start(host, one) for one in own)
-    if workload in before and (lasts or workload.match == "unit"):
+    if workload in before and (lasts or workload.is_unit):
         return request, ""
     if any(allocate_workloads.runs(host, one) for one in own):
         return (
@@ -133,7 +133,7 @@ def refuse_admission(workload: Workload, declared: Profile, admitted: t.Sequence
     if not (workload.has_resources or tenant):
         raise refusal("asks for nothing: write requests, limits or containers", path="requests")
     path, pattern = f"match.{workload.match}", workload.pattern
-    if workload.match == "unit" and workload.is_glob:
+    if workload.is_unit and workload.is_glob:
         raise refusal(
             "may mean several units: admit each by its name, or declare it in the profile", path=path, value=pattern
         )

@@ -179,7 +179,7 @@ def unknown_runs(listed: t.Iterable[ResourceRequirements], there: Inventory) -> 
     """The workloads that run with devices of a grant that is lost, each with its unit, or itself."""
     from ..model.devices.device_delivery import env_file
 
-    files = {need.workload.name: env_file(need.workload.name, admission.unit_of(need)) for need in listed}
+    files = {need.workload.name: env_file(need.workload.name, need.workload.unit) for need in listed}
     return {name: there.runs[path] for name, path in files.items() if path in there.runs}
 
 
@@ -192,10 +192,10 @@ def expanded(
     """
     found: list[Workload] = []
     notes: list[str] = []
-    globs = [one.pattern for one in declared if one.match == "unit" and one.is_glob]
+    globs = [one.pattern for one in declared if one.is_unit and one.is_glob]
     known = workload_state.units_like(host, globs)
     for one in declared:
-        if one.match != "unit" or not one.is_glob:
+        if not one.is_unit or not one.is_glob:
             found.append(one)
             continue
         names = (name[len(one.name) + 1 :] for name in starting if name.startswith(f"{one.name}:"))
@@ -340,7 +340,7 @@ def other_units(
     found = {}
     for one in granted:
         need = declared.get(one.workload)
-        unit = admission.unit_of(need) if need else ""
+        unit = need.workload.unit if need else ""
         if need is None or one.unit == unit:
             continue
         places = workload_state.places(one.workload, one.tenant)

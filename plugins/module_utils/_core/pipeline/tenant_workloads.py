@@ -78,7 +78,7 @@ class UnitSettings:
 
     def setting(self, workload: Workload, name: str) -> str:
         """The value of a setting as others than Corral wrote it; "" without one."""
-        if self.files is None or workload.match != "unit":
+        if self.files is None or not workload.is_unit:
             return ""
         rows: list[Setting] = self.files.settings(workload.pattern, name)
         found = [one.value for one in rows if not one.file.endswith(OWN_DROPIN)]

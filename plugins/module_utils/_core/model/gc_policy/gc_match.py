@@ -87,16 +87,20 @@ def items(containers: t.Sequence[ListedContainer], pods: t.Iterable[ListedPod]) 
     return alone + grouped
 
 
+# Whether a pattern matches an item, for each key of MATCH_KINDS.
+MATCHES: dict[str, t.Callable[[Item, str], bool]] = {
+    "unit": lambda item, pattern: any(
+        fnmatch.fnmatchcase(labels.get(UNIT_LABEL, ""), pattern) for labels in labels_of(item)
+    ),
+    "container": lambda item, pattern: any(fnmatch.fnmatchcase(one.name, pattern) for one in item.members),
+    "pod": lambda item, pattern: item.pod is not None and fnmatch.fnmatchcase(item.pod.name, pattern),
+    "label": lambda item, pattern: any(has_label(pattern, labels) for labels in labels_of(item)),
+}
+
+
 def belongs(item: Item, workload: Workload) -> bool:
     """Whether an item is a workload's."""
-    pattern = workload.pattern
-    if workload.match == "pod":
-        return item.pod is not None and fnmatch.fnmatchcase(item.pod.name, pattern)
-    if workload.match == "label":
-        return any(has_label(pattern, labels) for labels in labels_of(item))
-    if workload.match == "unit":
-        return any(fnmatch.fnmatchcase(labels.get(UNIT_LABEL, ""), pattern) for labels in labels_of(item))
-    return any(fnmatch.fnmatchcase(one.name, pattern) for one in item.members)
+    return MATCHES[workload.match](item, workload.pattern)
 
 
 def labels_of(item: Item) -> list[dict[str, str]]:

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ..profile.profile_workloads import MATCHES, Workload
+from ..profile.profile_workloads import Workload
 from ..values.records import NamedTuple
+from ..workload.match_kinds import MATCH_KINDS
 
 LATEST = 1 << 53  # Every whole second before it is a float, and none of those that JSON calls Infinity or NaN.
 SLEWED = 60.0  # A clock that is off by less is brought right bit by bit, which no age notices.
@@ -107,7 +108,7 @@ def workload(row: object) -> t.Optional[Workload]:
     """One workload as it was declared; None when it is none."""
     if not isinstance(row, list) or len(row) != 3 or not all(isinstance(item, str) for item in row):
         return None
-    return Workload(*row) if row[1] in MATCHES else None
+    return Workload(*row) if row[1] in MATCH_KINDS else None
 
 
 def seen(

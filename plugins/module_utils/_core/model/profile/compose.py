@@ -17,7 +17,8 @@ import typing as t
 
 from ..values.errors import CorralError, Problem, refusal
 from ..values.records import NamedTuple
-from . import profile_devices, profile_workloads, schema, schema_key, schema_types
+from ..workload.match_kinds import MATCH_KINDS
+from . import profile_devices, schema, schema_key, schema_types
 from .schema_reader import brief, join
 
 # The keys that identify an item of a list of sections; a pool without a node is the whole machine's.
@@ -58,10 +59,7 @@ DISPLACES: dict[str, tuple[str, ...]] = {
         for kind in profile_devices.ALONE
     },
     **{f"devices[].match.{kind}": profile_devices.ALONE for kind in profile_devices.OF_PCI},
-    **{
-        f"workloads[].match.{kind}": tuple(other for other in profile_workloads.MATCHES if other != kind)
-        for kind in profile_workloads.MATCHES
-    },
+    **{f"workloads[].match.{kind}": tuple(other for other in MATCH_KINDS if other != kind) for kind in MATCH_KINDS},
 }
 
 # The origin of what no layer declares.

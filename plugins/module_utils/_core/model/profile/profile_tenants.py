@@ -10,10 +10,11 @@ from __future__ import annotations
 import typing as t
 
 from ..tenants import tenant
-from ..tenants.tenant import BY_MATCH, CONTAINER, FORBIDDEN, LimitRange, Members, Quota, ScopeSelector, Tenant
+from ..tenants.tenant import CONTAINER, FORBIDDEN, LimitRange, Members, Quota, ScopeSelector, Tenant
 from ..tenants.tenant_quota import amount_text as quota_text
 from ..values.errors import refusal
 from ..values.quantity import NANO, Quantity
+from ..workload.match_kinds import BY_MEMBERS, MATCH_KINDS
 from ..workload.resources import CPU, HUGEPAGES, PIDS, Amounts, amount_text
 from . import profile_workloads
 from .profile_workloads import ANY, MILLI, Workload, amount_of, amount_problem
@@ -21,7 +22,7 @@ from .schema_quantities import COUNT, split_quota_resource
 from .schema_reader import Reader, join
 from .section_data import Shape
 
-KINDS = (*BY_MATCH, *tenant.BY_SETTING)
+KINDS = (*BY_MEMBERS, *tenant.BY_SETTING)
 AMOUNTS = ("min", "max", "default", "default_request")
 RATIO = "max_limit_request_ratio"
 # Each may not be more than the next one.
@@ -95,8 +96,8 @@ def _check_workloads(
 ) -> None:
     """All units of a workload have one tenant: its pattern is covered as a whole, or not at all."""
     for index, workload in enumerate(workloads):
-        for key, kind in BY_MATCH.items():
-            pattern = (workload.get("match") or {}).get(kind)
+        for key, kind in BY_MEMBERS.items():
+            pattern = (workload.get("match") or {}).get(kind.key)
             if pattern is None:
                 continue
             patterns = [own for row in rows for own in row.get("members", {}).get(key, [])]
@@ -106,7 +107,7 @@ def _check_workloads(
                 continue
             partly = next((own for own in patterns if tenant.meets(key, own, pattern)), None)
             if partly is not None:
-                path = join(join(join("workloads", index), "match"), kind)
+                path = join(join(join("workloads", index), "match"), kind.key)
                 message = f"is in part what a tenant's {partly} matches: narrow it, or widen that one"
                 reader.refuse(path, pattern, message)
 
@@ -285,12 +286,12 @@ def refuse_workload(tenants: t.Iterable[Tenant], workload: Workload) -> None:
         raise refusal(message, path="name", value=workload.name)
     if is_member(tenants, workload):
         return
-    for key, kind in BY_MATCH.items():
-        patterns = [own for one in tenants for own in getattr(one.members, key)] if workload.match == kind else []
-        partly = next((own for own in patterns if tenant.meets(key, own, workload.pattern)), None)
-        if partly is not None:
-            message = f"is in part what a tenant's {partly} matches: narrow it"
-            raise refusal(message, path=f"match.{kind}", value=workload.pattern)
+    key = MATCH_KINDS[workload.match].members
+    patterns = (own for one in tenants for own in getattr(one.members, key))
+    partly = next((own for own in patterns if tenant.meets(key, own, workload.pattern)), None)
+    if partly is not None:
+        message = f"is in part what a tenant's {partly} matches: narrow it"
+        raise refusal(message, path=f"match.{workload.match}", value=workload.pattern)
 
 
 def is_member(tenants: t.Iterable[Tenant], workload: Workload) -> bool:

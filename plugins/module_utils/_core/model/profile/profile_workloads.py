@@ -17,6 +17,7 @@ import typing as t
 from ..values import sizes
 from ..values.quantity import NANO, Quantity
 from ..values.records import NamedTuple
+from ..workload.match_kinds import MATCH_KINDS
 from ..workload.resources import CPU, HUGEPAGES, MEMORY, PIDS, Amounts, amount_text, is_device, page_bytes
 from . import schema, section_data
 from . import schema_types as types
@@ -24,8 +25,6 @@ from .schema_quantities import LEAST_MEMORY, TOO_LITTLE
 from .schema_reader import Reader, join
 from .section_data import Shape
 
-# The keys that match a workload; exactly one of them is set.
-MATCHES = ("unit", "container", "pod", "label")
 # How long a grant lasts: as long as the declaration, or as one run of the workload.
 DECLARED, RUNNING = "declared", "running"
 ANY = "any"
@@ -46,7 +45,7 @@ class Container(NamedTuple):
 
 
 class Workload(NamedTuple):
-    """A workload: how it is known (one of MATCHES, and the pattern), how long it holds what it has, and what that is.
+    """A workload: how it is known (a key of MATCH_KINDS, and the pattern), how long it holds what it has, and what that is.
 
     ``template`` is the template whose instances all are workloads like this one, "" for a workload of its own. ``priority``
     is what quotas of tenants tell workloads apart by. ``share_process_namespace``: whether its containers share a PID namespace
@@ -68,6 +67,16 @@ class Workload(NamedTuple):
     def matched(self) -> tuple[str, str]:
         """How it is known: the key, and the pattern."""
         return self.match, self.pattern
+
+    @property
+    def is_unit(self) -> bool:
+        """Whether it is a service of systemd."""
+        return MATCH_KINDS[self.match].is_unit
+
+    @property
+    def unit(self) -> str:
+        """The service that it is, "" where it is none."""
+        return self.pattern if self.is_unit else ""
 
     @property
     def owner(self) -> Workload:
@@ -105,7 +114,7 @@ def check(reader: Reader, values: t.Mapping[str, t.Any], given: t.Mapping[str, t
         as_written = rows[index] if isinstance(rows, (list, tuple)) and index < len(rows) else None
         match = as_written.get("match") if isinstance(as_written, dict) else None
         if isinstance(match, dict):
-            reader.one_of(join(at, "match"), match, MATCHES)
+            reader.one_of(join(at, "match"), match, tuple(MATCH_KINDS))
         _check_sharing(reader, at, workload)
         _check_claim(reader, at, workload, patterns, index)
 
@@ -121,26 +130,23 @@ def _check_claim(
     reader: Reader, at: str, workload: t.Mapping[str, t.Any], patterns: dict[tuple[str, str], int], index: int
 ) -> None:
     match = workload.get("match") or {}
-    kind = next((kind for kind in MATCHES if kind in match), "")
+    key = next((key for key in MATCH_KINDS if key in match), "")
     containers = workload.get("containers", [])
     if not (workload.get("requests") or workload.get("limits") or containers):
         return
-    pattern = str(match.get(kind, ""))
+    pattern = str(match.get(key, ""))
     if not pattern:
         return  # It is refused already.
-    if (kind, pattern) in patterns:
-        other = patterns[kind, pattern]
-        reader.refuse(
-            join(join(at, "match"), kind), pattern, f"is what workloads[{other}] matches: one of them can have it"
-        )
-    patterns.setdefault((kind, pattern), index)
-    if kind == "unit" and not pattern.endswith(".service"):
-        reader.refuse(
-            join(join(at, "match"), "unit"), pattern, "only services are given resources of their own: name a .service"
-        )
-    if kind == "unit" and pattern.startswith("corral-"):
-        reader.refuse(join(join(at, "match"), "unit"), pattern, "is Corral's own, which no grant may wait for")
-    if containers and kind != "pod":
+    kind, path = MATCH_KINDS[key], join(join(at, "match"), key)
+    if (key, pattern) in patterns:
+        other = patterns[key, pattern]
+        reader.refuse(path, pattern, f"is what workloads[{other}] matches: one of them can have it")
+    patterns.setdefault((key, pattern), index)
+    if kind.is_unit and not pattern.endswith(".service"):
+        reader.refuse(path, pattern, "only services are given resources of their own: name a .service")
+    if kind.is_unit and pattern.startswith("corral-"):
+        reader.refuse(path, pattern, "is Corral's own, which no grant may wait for")
+    if containers and not kind.has_containers:
         reader.refuse(join(at, "containers"), None, "belong to a pod: match a pod, or write requests and limits")
     elif containers and (workload.get("requests") or workload.get("limits")):
         reader.refuse(

@@ -14,6 +14,7 @@ import re
 import typing as t
 
 from ..values.records import NamedTuple
+from ..workload.match_kinds import MATCH_KINDS
 from ..workload.resources import Amounts
 
 CONTAINER, POD = "container", "pod"
@@ -25,7 +26,6 @@ IN, NOT_IN, EXISTS, DOES_NOT_EXIST = "In", "NotIn", "Exists", "DoesNotExist"
 OPERATORS = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST)
 
 # The lists of patterns of a tenant's members, and what each is compared with: a kind of match of workloads.
-BY_MATCH = {"units": "unit", "containers": "container", "pods": "pod", "labels": "label"}
 # These are compared with the settings of a workload's unit.
 BY_SETTING = {"slices": "Slice", "users": "User"}
 
@@ -108,8 +108,9 @@ def named(tenants: t.Iterable[Tenant], name: str) -> t.Optional[Tenant]:
 
 def declared_tenant(tenants: t.Iterable[Tenant], match: str, pattern: str) -> t.Optional[str]:
     """The tenant to which a workload belongs by its own match; None where none of them says so."""
-    key = next((key for key, kind in BY_MATCH.items() if kind == match), "")
-    if not key or (match == "unit" and not pattern.endswith(".service")):
+    kind = MATCH_KINDS[match]
+    key = kind.members
+    if kind.is_unit and not pattern.endswith(".service"):
         return None
     found = (one.name for one in tenants if any(covers(key, own, pattern) for own in getattr(one.members, key)))
     return next(found, None)
@@ -153,7 +154,7 @@ def meets(key: str, first: str, second: str) -> bool:
 
 def match_meets(match: str, first: str, second: str) -> bool:
     """Whether two workloads of one kind of match may match the same thing."""
-    return meets(next(key for key, kind in BY_MATCH.items() if kind == match), first, second)
+    return meets(MATCH_KINDS[match].members, first, second)
 
 
 def globs_meet(first: str, second: str) -> bool:

@@ -291,12 +291,7 @@ def renewed(grant: Grant, need: t.Optional[ResourceRequirements], status: Worklo
     if need is None:
         return grant
     grant = grant._replace(hold=need.workload.hold, requests=need.requests, limits=need.limits, member=need.member)
-    return grant._replace(instance=instance_of(need, grant, status), unit=unit_of(need))
-
-
-def unit_of(need: ResourceRequirements) -> str:
-    """The service that a workload is, "" where it is none."""
-    return need.workload.pattern if need.workload.match == "unit" else ""
+    return grant._replace(instance=instance_of(need, grant, status), unit=need.workload.unit)
 
 
 def instance_of(need: ResourceRequirements, before: t.Optional[Grant], status: WorkloadStatus) -> str:
@@ -471,7 +466,7 @@ def admit(budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Gra
         need.limits,
         since,
         need.member,
-        unit_of(need),
+        need.workload.unit,
         devices,
     )
     budget.reserve(grant)

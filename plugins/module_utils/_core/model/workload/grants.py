@@ -147,7 +147,7 @@ def undeclared_runs(found: t.Iterable[Grant], needs: t.Iterable[ResourceRequirem
 
 def renamed(undeclared: t.Iterable[Grant], needs: t.Iterable[ResourceRequirements]) -> list[Grant]:
     """Of these grants those whose units are declared under another name."""
-    units = {need.workload.pattern for need in needs if need.workload.match == "unit"}
+    units = {need.workload.pattern for need in needs if need.workload.is_unit}
     return [grant for grant in undeclared if grant.unit in units]
 
 

@@ -10,7 +10,8 @@ import json
 import pytest
 from _core.model.gc_policy import gc_records
 from _core.model.gc_policy.gc_records import Clock, Records, Use
-from _core.model.profile.profile_workloads import MATCHES, Workload
+from _core.model.profile.profile_workloads import Workload
+from _core.model.workload.match_kinds import MATCH_KINDS
 from hypothesis import given
 from hypothesis import strategies as st
 from test_profile_anything import anything
@@ -25,7 +26,9 @@ records = st.builds(
     Records,
     past,
     st.dictionaries(names, uses, max_size=3),
-    st.lists(st.tuples(names, st.sampled_from(MATCHES), names).map(lambda row: Workload(*row)), max_size=3).map(tuple),
+    st.lists(
+        st.tuples(names, st.sampled_from(list(MATCH_KINDS)), names).map(lambda row: Workload(*row)), max_size=3
+    ).map(tuple),
     st.just(CLOCK),
     past,
 )

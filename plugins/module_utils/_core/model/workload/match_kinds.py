@@ -1,0 +1,36 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The kinds of matches by which a workload is known. How a container of Podman is matched by each kind: gc_match.py."""
+
+from __future__ import annotations
+
+from ..values.records import NamedTuple
+
+
+class MatchKind(NamedTuple):
+    """A kind of match: its ``key``, and the key of the patterns of the same kind among the ``members`` of a tenant.
+
+    ``is_unit``: what matches is a service of systemd. ``in_monitor``: the command line of a container's monitor (conmon) shows what the
+    pattern is compared with; of the other kinds only the engine knows. ``has_containers``: the workload may declare its containers.
+    """
+
+    key: str
+    members: str
+    is_unit: bool = False
+    in_monitor: bool = False
+    has_containers: bool = False
+
+
+MATCH_KINDS = {
+    kind.key: kind
+    for kind in (
+        MatchKind("unit", "units", is_unit=True),
+        MatchKind("container", "containers", in_monitor=True),
+        MatchKind("pod", "pods", has_containers=True),
+        MatchKind("label", "labels"),
+    )
+}
+BY_MEMBERS = {kind.members: kind for kind in MATCH_KINDS.values()}
