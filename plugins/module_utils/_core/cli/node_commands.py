@@ -33,6 +33,7 @@ from ..pipeline import (
     applying,
     confirming,
     declared_profile,
+    describing,
     locked_run,
     planning,
     preflight_notes,
@@ -42,7 +43,7 @@ from ..pipeline import (
     tick,
 )
 from ..pipeline.confirming import Terms
-from ..reports import change_text, cpu_map, drift_since, gc_report, status_file, text_table
+from ..reports import change_text, cpu_map, drift_since, explain, gc_report, machine_svg, status_file, text_table
 from ..reports.value_text import counted
 from . import command_output
 
@@ -73,8 +74,6 @@ def do_pools(host: Host, args: argparse.Namespace) -> int:
 
 def drawn_as_svg(found: Topology, assignments: dict[int, Assignment]) -> int:
     """Print the machine as a drawing."""
-    from ..reports import machine_svg
-
     sys.stdout.write(machine_svg.drawing(found, assignments))
     return IN_SYNC
 
@@ -125,8 +124,6 @@ def do_plan(host: Host, args: argparse.Namespace) -> int:
     notes = [*plan.notes, *([paused["text"]] if paused else [])]
     since = drift_since.known(host, status_file.last_status(host)) if args.profile is None else {}
     if args.explain and plan.context is not None:
-        from ..reports import explain
-
         context = plan.context._replace(origins=origins_of(host, args.profile, plan.context.declared))
         command_output.show(
             args,
@@ -160,8 +157,6 @@ def do_profile(host: Host, args: argparse.Namespace) -> int:
         data = profile.to_data(command_output.the_profile(host, None))
         command_output.show(args, data, yaml_text.text(data).splitlines(), schema=False)
         return IN_SYNC
-    from ..pipeline import describing
-
     found = describing.describe(host, args.name)
     command_output.show(args, found.data, found.text.splitlines(), schema=False)
     for note in found.notes if args.json else ():
@@ -265,8 +260,6 @@ def do_history(host: Host, args: argparse.Namespace) -> int:
 
 def do_snapshot(host: Host, args: argparse.Namespace) -> int:
     """corral snapshot"""
-    from ..pipeline import describing
-
     host.recorded = {}
     sysfs.discover(host)
     try:

@@ -15,7 +15,7 @@ from ..model.plan.context import Context
 from ..model.plan.plan import change_from_dict
 from ..model.values.errors import CorralError
 from ..pipeline import declared_profile, observed_assignment, planning, profile_in_force
-from ..reports import change_text, cpu_map, gc_report, status_file, status_now
+from ..reports import change_text, cpu_map, gc_report, status_file, status_now, workload_table
 from ..reports.value_text import counted
 
 if t.TYPE_CHECKING:
@@ -29,8 +29,6 @@ def status_lines(host: Host, status: dict[str, t.Any], *, colour: bool = False) 
         context = context_in_force(host)
         if context is not None:
             if context.workloads is not None:
-                from ..reports import workload_table
-
                 rows += ["", *workload_table.lines(context)]
             idle = observed_assignment.unused(host, context)
             drawn = cpu_map.cpu_map(context.topology, context.pools, context.grants, colour=colour, unused=idle)

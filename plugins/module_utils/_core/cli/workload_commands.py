@@ -19,9 +19,11 @@ from ..model.plan.plan import Change, Plan
 from ..model.profile import profile
 from ..model.profile.profile_workloads import RUNNING
 from ..model.values.errors import CorralError, refusal
-from ..pipeline import locked_run, planning
-from ..reports import change_text, status_file
+from ..model.workload.grants import grant_to_data
+from ..pipeline import admit_workload, allocate_workloads, applying, locked_run, planning, run_device_checks
+from ..reports import change_text, status_file, workload_table
 from . import command_output
+from .grant_service import shown, started, started_name
 
 if t.TYPE_CHECKING:
     from ..model.plan.context import Context, Workloads
@@ -31,9 +33,6 @@ if t.TYPE_CHECKING:
 
 def do_explain(host: Host, args: argparse.Namespace) -> int:
     """corral explain"""
-    from ..pipeline import admit_workload, allocate_workloads
-    from ..reports import workload_table
-
     context = admit_workload.what_if(host, allocate_workloads.NOTHING)
     found = context.workloads
     if found is None:
@@ -69,9 +68,6 @@ def by_unit(host: Host, text: str, known: t.Container[str], decided: t.Container
     """The workload that ``text`` means by its unit (UNIT or WORKLOAD:UNIT, with or without .service), also an instance that has not
     started yet. ``decided`` are the declared names of those that are granted or refused, also for a tenant alone. Raises CorralError.
     """
-    from ..pipeline import admit_workload
-    from .grant_service import started_name
-
     declared = (*admit_workload.profile_of(host).workloads, *workload_files.admitted(host))
     first, colon, rest = text.partition(":")
     colon = colon if first in {one.name for one in declared} else ""  # An instance may have one in its name.
@@ -105,9 +101,6 @@ def enforcement_of(host: Host, context: Context, unit: str) -> t.Optional[str]:
 
 def do_admit(host: Host, args: argparse.Namespace) -> int:
     """corral admit"""
-    from ..pipeline import admit_workload, allocate_workloads, run_device_checks
-    from .grant_service import started
-
     match = {kind: value for kind in ("unit", "container") if (value := getattr(args, kind))}
     if not match:
         given = [name for name in ("requests", "limits", "priority") if getattr(args, name)]
@@ -156,8 +149,6 @@ def tell_notes(plan: Plan, name: str) -> None:
 
 def undeclared(host: Host, name: str, error: CorralError) -> CorralError:
     """Why a workload cannot be admitted by its name alone: it stands for many units, or the profile has none of that name."""
-    from ..pipeline import admit_workload
-
     whole = next((one for one in admit_workload.profile_of(host).workloads if one.name == name and one.is_glob), None)
     if whole is not None:
         message = f"is every unit that matches {whole.pattern}: name one of them, as in {name}:UNIT"
@@ -173,8 +164,6 @@ def published(host: Host, found: Admission) -> None:
 
 def refuse_as_run(host: Host, plan: Plan) -> None:
     """Raise CorralError where the same command without --dry-run would."""
-    from ..pipeline import applying
-
     error = applying.planned(host, plan, locks=True).error
     if error:
         raise refusal(error)
@@ -195,9 +184,6 @@ def amounts(text: str) -> dict[str, str]:
 
 def show_grant(args: argparse.Namespace, grant: t.Optional[Grant], applied: t.Sequence[Change]) -> int:
     """The grant, and the changes for it."""
-    from ..model.workload.grants import grant_to_data
-    from .grant_service import shown
-
     data = {
         "grant": grant_to_data(grant) if grant else None,
         "changed": [change_text.with_text(change) for change in applied],
@@ -209,7 +195,5 @@ def show_grant(args: argparse.Namespace, grant: t.Optional[Grant], applied: t.Se
 
 def do_release(host: Host, args: argparse.Namespace) -> int:
     """corral release"""
-    from ..pipeline import admit_workload
-
     found = locked_run.locked(host, lambda: admit_workload.withdraw(host, args.name), publish=published)
     return show_grant(args, admit_workload.granted(found.outcome.plan, args.name), found.outcome.applied)

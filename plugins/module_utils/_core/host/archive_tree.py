@@ -16,6 +16,7 @@ import errno
 import os
 import stat
 import typing as t
+import zlib
 
 from ..model.values.errors import CorralError, refusal
 from .files import READ_LIMIT
@@ -306,8 +307,6 @@ def pieces(file: t.BinaryIO) -> t.Iterator[bytes]:
 def method_of(start: bytes) -> t.Optional[t.Callable[[], t.Any]]:
     """What makes the decompressor for a file that starts so; None for a tar as it is."""
     if start.startswith(b"\x1f\x8b"):
-        import zlib
-
         return lambda: zlib.decompressobj(16 + zlib.MAX_WBITS)
     if start.startswith(b"BZh"):
         import bz2

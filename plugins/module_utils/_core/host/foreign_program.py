@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import signal
 import typing as t
 
 from . import transient_unit, trusted_program
@@ -105,6 +106,4 @@ def outcome(program: str, timeout: float, answer: Command) -> Command:
 
 def signal_number(name: str) -> int:
     """The number of a signal that systemd names without SIG."""
-    import signal
-
     return int(getattr(signal, f"SIG{name}", signal.SIGKILL))

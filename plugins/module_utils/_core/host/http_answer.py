@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import http.client
 import typing as t
 
 from ..model.values.records import NamedTuple
@@ -31,8 +32,6 @@ def get(
     address: str, port: int, path: str, timeout: float, tls: t.Optional[Tls] = None, longest: int = LONGEST
 ) -> tuple[int, str]:
     """The status and the beginning of the body; status 0 and the reason where there is no answer. Never raises."""
-    import http.client  # Only a plan that starts a kubelet asks, and an inspection of one.
-
     connection: t.Optional[http.client.HTTPConnection] = None
     try:
         connection = connected(address, port, timeout, tls)
@@ -48,8 +47,6 @@ def get(
 
 def connected(address: str, port: int, timeout: float, tls: t.Optional[Tls]) -> t.Any:
     """A connection. A server of this machine proves nothing by its certificate, which is often its own."""
-    import http.client
-
     if tls is None:
         return http.client.HTTPConnection(address, port, timeout=timeout)
     import ssl

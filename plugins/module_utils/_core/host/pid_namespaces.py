@@ -7,6 +7,9 @@
 
 from __future__ import annotations
 
+import os
+import time
+
 from . import conmon, kernel_text
 
 TYPE_CHECKING = False
@@ -73,9 +76,6 @@ def start(host: Host, pid: int) -> str:
 
 def moment(host: Host, ticks: str) -> str:
     """Ticks since the boot as a time that people read; "" where it is not known."""
-    import os
-    import time
-
     lines = host.unrecorded(lambda: host.read("/proc/stat") or "").splitlines()
     boot = next((line.split()[1] for line in lines if line.startswith("btime ")), "")
     if not (boot.isdecimal() and ticks.isdecimal()):

@@ -15,6 +15,7 @@ import contextlib
 import json
 import os
 import select
+import subprocess
 import time
 import typing as t
 
@@ -73,8 +74,6 @@ class Worker:
     """The process of one account. Raises ServiceError."""
 
     def __init__(self, host: Host, account: Account, argv: t.Sequence[str] = ()) -> None:
-        import subprocess
-
         self.host = host
         self.unit = f"corral-podman-{os.urandom(6).hex()}.service"
         properties = {**LIMITS, **account.properties}
@@ -157,8 +156,6 @@ class Worker:
 
     def ended(self) -> ServiceError:
         """Why there is no answer: what was said last, by systemd where there is no unit."""
-        import subprocess
-
         code: t.Optional[int] = None
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = self.process.wait(max(min(self.until - time.monotonic(), END_SECONDS), 0.0))
@@ -176,8 +173,6 @@ class Worker:
 
     def close(self) -> None:
         """End the process and its unit, with all that runs in it."""
-        import subprocess
-
         if not t.cast("t.IO[bytes]", self.process.stdin).closed:
             self.hang_up()
         try:

@@ -15,14 +15,13 @@ import stat
 import typing as t
 import zlib
 
-from ..model.plan import undo
-from ..model.plan.undo import Original
 from ..model.values.printable_text import printable_data
 from ..model.values.records import NamedTuple
 from . import lock
 from .files import READ_LIMIT, Host, Unreadable
 
 if t.TYPE_CHECKING:
+    from ..model.plan.undo import Original
     from ..model.status.history import Kept
 
 ETC = "/etc/corral"
@@ -380,6 +379,8 @@ def rows_in(text: str) -> t.Optional[tuple[tuple[Record, ...], tuple[t.Any, ...]
         return None
     if not isinstance(data, list):
         return None
+    from ..model.plan import undo  # A tick that only writes the metrics again loads no plan.
+
     found, others = [], []
     for row in data:
         try:

@@ -11,7 +11,7 @@ import json
 import time
 import typing as t
 
-from ..model.status import pause, unconfirmed
+from ..model.status import history, pause, unconfirmed
 from ..model.status.unconfirmed import Pending, Rejected
 from ..model.systemd import agent_units
 from ..model.values.errors import refusal
@@ -61,8 +61,6 @@ def shown(host: Host) -> t.Optional[RenderedUnconfirmed]:
 
 def named(found: Pending, nothing: str = "no profile") -> tuple[str, str]:
     """The names of the unconfirmed profile and of the one before it, with their hashes, since both may have the same name."""
-    from ..model.status import history
-
     before = found.before
     back = nothing if before is None else f"profile {before.get('name')} ({history.hash_of(before)})"
     return f"profile {found.name} ({found.hash})", back

@@ -85,8 +85,6 @@ def installed_or_usual(host: Host, python: str) -> Options:
 
 def check_metrics_dir(host: Host, folder: str) -> None:
     """Refuse a folder into which the agent could not write. Raises CorralError."""
-    import re
-
     path = "metrics_dir"
     if not re.fullmatch(r"(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+", folder):
         raise refusal("an absolute path of letters, digits and . _ + -, no slash at its end", path=path, value=folder)

@@ -17,7 +17,7 @@ from ..model.plan import make_step
 from ..model.plan.context import Context
 from ..model.plan.places import Place
 from ..model.plan.plan import DECLARE, RELOAD, Change, Part
-from ..model.profile import profile
+from ..model.profile import compose, profile
 from .manager import Manager
 
 NAME = "profile"
@@ -36,8 +36,6 @@ def plan(host: Host, context: Context) -> Part:
 
     The origins of its keys are one of them. Where they are not known, recorded origins stay if they belong to this profile, and are removed otherwise.
     """
-    from ..model.profile import compose  # A tick declares no profile.
-
     data = profile.to_data(context.declared)
     files = [(state.DECLARED, data, "another profile", context.declared.name, "the declared profile")]
     origins = compose.declared_origins(data, context.origins) if context.origins else read_origins(host, data)

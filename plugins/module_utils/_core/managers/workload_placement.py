@@ -12,11 +12,12 @@ import typing as t
 
 from ..host import cgroup, process, systemd, workload_state
 from ..host.files import Host
+from ..model.devices import device_delivery
 from ..model.plan.context import Context
 from ..model.plan.plan import UNCHANGEABLE, UNKNOWN, Change
 from ..model.profile.profile_workloads import RUNNING
 from ..model.profile.schema_types import is_own
-from ..model.systemd import container_command, unit_property, workload_units
+from ..model.systemd import container_command, device_allow, unit_property, workload_units
 from ..model.systemd.unit_file import file_change
 from ..model.systemd.unit_property import Setting, dropin
 from ..model.systemd.workload_units import NAME
@@ -211,9 +212,6 @@ def device_lines(
     """
     if not need.devices:
         return []
-    from ..model.devices import device_delivery  # A node without devices does not load it.
-    from ..model.systemd import device_allow
-
     asked = need.device_resources
     closed = any(
         device_delivery.has_files(one.match) or one.bind for one in context.profile.devices if one.name in asked

@@ -18,6 +18,7 @@ from ..host.files import Host
 from ..model.plan import validate
 from ..model.plan.context import Context
 from ..model.plan.plan import CPUS, EMPTY_SLICES, FILES, LATER, RELEASE, Change, Outcome, Plan, Step
+from ..model.profile import profile_tenants
 from ..model.profile.profile import Profile
 from ..model.profile.profile_workloads import RUNNING, Workload
 from ..model.systemd.unit_file import unit_in
@@ -124,8 +125,6 @@ def refuse_admission(workload: Workload, declared: Profile, admitted: t.Sequence
         raise refusal(message, path="name", value=workload.name)
     tenant = False
     if declared.tenants:
-        from ..model.profile import profile_tenants  # Imported here: a start that is granted does not come here.
-
         profile_tenants.refuse_workload(declared.tenants, workload)
         tenant = profile_tenants.is_member(declared.tenants, workload)
     if declared.cpu is None:
@@ -231,7 +230,7 @@ def execute(host: Host, request: Request, name: str, *, with_files: bool = False
 
     outcome = applying.apply(host, plan, again)
     if outcome.error:
-        from ..reports import change_text  # Imported here: a start that is granted loads none of it.
+        from ..reports import change_text  # A start that is granted loads none of it.
 
         raise refusal(change_text.refused(outcome), path=name)
     return Admission(outcome, grant_of(context, name))

@@ -15,6 +15,7 @@ from ..host import cgroup, hugepage_files, other_gc, state, sysctl, workload_fil
 from ..host.files import Host
 from ..model.cpu import pools, unmanaged_groups
 from ..model.cpu.pools import Pools
+from ..model.devices.device_delivery import env_file
 from ..model.numa import numa_memory
 from ..model.plan.context import Workloads
 from ..model.profile.profile import Profile
@@ -177,8 +178,6 @@ def device_inventory(
 
 def unknown_runs(listed: t.Iterable[ResourceRequirements], there: Inventory) -> dict[str, str]:
     """The workloads that run with devices of a grant that is lost, each with its unit, or itself."""
-    from ..model.devices.device_delivery import env_file
-
     files = {need.workload.name: env_file(need.workload.name, need.workload.unit) for need in listed}
     return {name: there.runs[path] for name, path in files.items() if path in there.runs}
 

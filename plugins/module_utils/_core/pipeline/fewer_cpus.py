@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import cgroup, process
-from ..model.plan import validate
+from ..host import cgroup, cgroup_tree, process, running_names
+from ..model.plan import replay, validate
+from ..model.plan.moving_cpusets import MovingMachine
 from ..model.plan.plan import Plan, steps_in_order
 from ..model.values import cpuset
 
@@ -26,8 +27,6 @@ def notes(host: Host, plan: Plan) -> tuple[str, ...]:
     steps = steps_in_order(plan.changes)
     if not any(map(validate.moves_cpus, steps)) or not cgroup.unified(host):
         return ()
-    from ..host import running_names
-
     found = host.unrecorded(lambda: shrunken(host, plan))
     named = host.unrecorded(lambda: running_names.names_of(host, found))
     lines: dict[tuple[CPUs, CPUs], list[str]] = {}
@@ -44,10 +43,6 @@ def shrunken(host: Host, plan: Plan) -> dict[str, tuple[CPUs, CPUs]]:
 
     The one in which this program runs ends with it.
     """
-    from ..host import cgroup_tree, running_names
-    from ..model.plan import replay
-    from ..model.plan.moving_cpusets import MovingMachine
-
     moving = MovingMachine(cgroup_tree.observe(host).machine)
     for step in steps_in_order(plan.changes):
         replay.do(moving, step)

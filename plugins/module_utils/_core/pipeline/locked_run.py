@@ -11,13 +11,13 @@ import contextlib
 import typing as t
 
 from ..constants import LOCK_SECONDS
-from ..host import preflight, state
+from ..host import pause_file, preflight, state
 from ..host.files import Host, Unreadable
 from ..host.lock import LOCK, Lock, refuse_lost
 from ..model.plan.plan import Outcome, Plan
 from ..model.values.errors import CorralError, refusal
 from ..reports import status_file, status_now
-from . import declared_profile, planning
+from . import applying, declared_profile, planning
 
 Answer = t.TypeVar("Answer")
 NOTHING = Outcome(Plan(None, (), (), frozenset()), (), ())  # of a run that changed no more than Corral's own files
@@ -34,8 +34,6 @@ def published_by_work(host: Host, answer: object) -> None:
 
 def published_unless_ticked(host: Host, answer: object) -> None:
     """Publish the node, unless an agent's look follows at once: that one logs what differs from what is published now."""
-    from ..host import pause_file
-
     if not pause_file.ticks(host):
         published(host, NOTHING)
 
@@ -91,7 +89,6 @@ def published(host: Host, outcome: Outcome) -> Outcome:
     converged run writes nothing. A node without a profile has nothing to publish; the error of a profile that does not
     fit the node, that is none, or that went back is for the tick to publish and to log.
     """
-    from ..host import pause_file
     from . import (  # Admission and release, for which a unit's start waits, publish the pools alone.
         profile_in_force,
         tick,
@@ -111,8 +108,6 @@ def published(host: Host, outcome: Outcome) -> Outcome:
     except CorralError:
         return outcome
     except Unreadable as error:
-        from . import applying
-
         seen = outcome._replace(remaining=(applying.unreadable(error),), error="")
         now = tick.Tick(status_file.last_status(host), False, host.uptime())
         tick.publish_unreadable(host, seen, now, logged=False)

@@ -12,6 +12,7 @@ import typing as t
 
 from ..host import cgroup, state
 from ..host.files import Host
+from ..model.cpu.handover import Slice
 from ..model.cpu.partitions import MEMBER
 from ..model.plan import validate
 from ..model.plan.plan import Plan, Step, steps_in_order
@@ -117,7 +118,6 @@ def overlaps_v1(host: Host, plan: Plan, steps: t.Sequence[Step]) -> list[Problem
     Where no profile says which pools there are, an exclusive directory is exclusive until its own step.
     """
     from ..host import cgroup_v1_cpuset
-    from ..model.cpu.handover import Slice
     from ..model.plan import replay_v1
 
     written = {replay_v1.unit_of(step) for change in plan.changes for step in change.steps if step.kind == "cpuset"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import attempts, cgroup, hugepage_files, state
+from ..host import attempts, hugepage_files, state
 from ..host.discovery import sysfs
 from ..host.files import Host
 from ..managers import kubelet, registry

@@ -20,6 +20,7 @@ from ..model.plan.plan import RELEASE, VALUES, Part, Plan, Step
 from ..model.profile.schema_types import is_own
 from ..model.systemd import unit_property
 from ..model.values.errors import refusal
+from . import lost_originals
 
 if t.TYPE_CHECKING:
     from ..managers.manager import Manager
@@ -80,8 +81,6 @@ def new_records(host: Host, plan: Plan, kept: t.Sequence[Record]) -> list[Record
     recorded = {record.before.key for record in kept}
     rows = state.unreadable(host)
     if rows:
-        from . import lost_originals
-
         recorded |= lost_originals.keys(rows)
     known = set(recorded)
     found = []

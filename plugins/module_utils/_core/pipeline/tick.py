@@ -12,11 +12,21 @@ import sys
 import typing as t
 
 from ..constants import DIFFERS, ERROR, IN_SYNC
-from ..host import attempts, lock, preflight, recorded_inputs, state
+from ..host import (
+    apply_step,
+    attempts,
+    lock,
+    pause_file,
+    preflight,
+    recorded_inputs,
+    state,
+    workload_state,
+)
 from ..host.files import Host, Unreadable
 from ..managers import agent_install, registry
+from ..model.plan import make_step
 from ..model.plan.context import Context
-from ..model.plan.plan import UNCHANGEABLE, UNKNOWN, Change, Outcome, Plan
+from ..model.plan.plan import START, UNCHANGEABLE, UNKNOWN, Change, Outcome, Plan
 from ..model.profile import profile
 from ..model.profile.profile import Profile
 from ..model.systemd import agent_units
@@ -94,8 +104,6 @@ def with_pause(host: Host, now: Tick) -> Tick:
     """The tick, and the pause if there is one; its file goes when its time is over. Logs its begin and its end."""
     was = now.previous.get("paused")
     if state.there(host, state.PAUSE):
-        from ..host import pause_file
-
         found = pause_file.tidy(host)
         now = now._replace(paused=found.paused, pause_error=found.error)
         was = was or found.ended
@@ -116,10 +124,6 @@ def compile_once(host: Host) -> None:
     """
     compiled = __spec__.cached if __spec__ else None
     if host.live and compiled and not host.exists(compiled):
-        from ..host import apply_step
-        from ..model.plan import make_step
-        from ..model.plan.plan import START
-
         try:
             apply_step.perform(host, make_step.program(compiled.rpartition("/_core/")[0], "", sys.executable, START))
         except (apply_step.StepFailed, OSError) as error:
@@ -180,8 +184,6 @@ def reconcile(host: Host, declared: Profile, broken: t.Optional[CorralError], no
 
         converged = not allocate_workloads.waits(host, context.grants)
     if context.workloads is not None and not at_boot:
-        from ..host import workload_state
-
         # A start that is cancelled changes no file: there is no quiet tick before it is over.
         converged = not workload_state.ask_for_end(host, context.grants) and converged
     if converged and started and not at_boot:
@@ -230,7 +232,8 @@ def write_metrics(host: Host, now: Tick, status: Status) -> None:
     same = {**before, **moving} == {**status, **moving}
     if same and before["time"] // recorded_inputs.METRICS_SECONDS == status["time"] // recorded_inputs.METRICS_SECONDS:
         return
-    from ..host import metrics_file
+
+    from ..host import metrics_file  # Once a minute, or where something changed.
 
     said = metrics_file.publish(host, status, now.began)
     if said and said != status["metrics_error"]:

@@ -13,6 +13,7 @@ from ..model.plan.context import Context
 from ..model.tenants import tenant_admission
 from ..model.tenants.tenant_quota import amount_text
 from ..model.workload.grants import slice_of_tenant
+from . import text_table
 
 if t.TYPE_CHECKING:
     from ..model.status import json_shapes
@@ -61,6 +62,4 @@ def lines(found: t.Sequence[json_shapes.Tenant]) -> list[str]:
             said = "exceeded" if one["used"] > one["hard"] else ""
             table.append((*head, one["quota"], one["resource"], *amounts(one), said))
             head = ("", "")
-    from . import text_table  # status.json has no table
-
     return text_table.aligned(table)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..model.devices import device_delivery
 from ..model.plan.context import Context, Workloads
 from ..model.profile.profile_workloads import APP, RUNNING
 from ..model.values import cpuset
@@ -17,6 +18,7 @@ from ..model.workload.grants import Grant
 from ..model.workload.node_budget import allocatable
 from ..model.workload.resource_requirements import ResourceRequirements
 from ..model.workload.resources import PIDS, Amounts, about, amount_text, is_device
+from . import text_table
 
 if t.TYPE_CHECKING:
     from ..model.devices.device import Device
@@ -107,8 +109,6 @@ def lines(context: Context) -> list[str]:
     for one in rows(found):
         said = "" if one["state"] == "granted" else state_text(one)
         table.append((*cells(one), said))
-    from . import text_table  # status.json has no table
-
     return [*text_table.aligned(table), *budget_lines(context)]
 
 
@@ -233,8 +233,6 @@ def container_lines(need: t.Optional[ResourceRequirements], own: t.Mapping[str, 
     """The containers of a pod: the CPUs of each and, in the order of the profile, the device that gives it what it was granted."""
     if need is None:
         return [f"container {name}: {cpus}" for name, cpus in own.items()]
-    from ..model.devices import device_delivery  # Imported here: status.json has no such lines.
-
     said = []
     for one in need.workload.containers:
         role = "" if one.role == APP else f" ({one.role})"

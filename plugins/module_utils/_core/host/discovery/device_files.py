@@ -20,9 +20,9 @@ from ...model.devices import cdi_spec, inventory
 from ...model.devices.device import FIT_PATH, CdiDevice, DeviceFile, Interface, PciFunction, Resource, Seen
 from ...model.topology.topology import PciDevice
 from ...model.values.errors import CorralError, shown
-from .. import kubelet_node
+from .. import kubelet_node, pci_used_before
 from ..files import Unreadable
-from . import devices
+from . import devices, pci_use
 from .sysfs_reader import Reader
 
 if t.TYPE_CHECKING:
@@ -50,9 +50,6 @@ def observe(host: Host, resources: t.Iterable[Resource]) -> Seen:
     drivers = {one.bind for one in resources if one.bind is not None}
     if not drivers:
         return seen
-    from .. import pci_used_before  # Few nodes have drivers to bind.
-    from . import pci_use
-
     used = used_now(host, resources, pci)
     before = pci_used_before.of_boot_before(host, used)
     return seen._replace(
@@ -79,8 +76,6 @@ def used_now(
     host: Host, resources: t.Iterable[Resource], pci: t.Optional[t.Mapping[str, PciFunction]] = None
 ) -> dict[str, str]:
     """Why each of the PCI functions that these resources may bind is used; "" where nothing uses it."""
-    from . import pci_use
-
     to_bind = inventory.functions_to_bind(list(resources), functions(Reader(host)) if pci is None else pci)
     return {one.address: pci_use.why_used(host, one) for one in to_bind}
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import typing as t
 
 from ..cpu import pools
+from ..topology import numa_names
 from ..topology.topology import Topology
 from ..values.errors import CorralError, Problem
 from ..values.sizes import about_text, page_text, size_text
@@ -277,6 +278,4 @@ def _lacking(size_kib: int, sizes: frozenset[int], where: str) -> str:
 def _no_node(topology: Topology) -> str:
     if not topology.numa:
         return "this node shows no NUMA nodes: leave the node out"
-    from ..topology import numa_names  # only a refusal needs it
-
     return numa_names.numa_nodes([node for node, numa in topology.numa.items() if numa.memory_kib != 0], "with memory")

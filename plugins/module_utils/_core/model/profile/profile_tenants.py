@@ -11,7 +11,6 @@ import typing as t
 
 from ..tenants import tenant
 from ..tenants.tenant import CONTAINER, FORBIDDEN, LimitRange, Members, Quota, ScopeSelector, Tenant
-from ..tenants.tenant_quota import amount_text as quota_text
 from ..values.errors import refusal
 from ..values.quantity import NANO, Quantity
 from ..workload.match_kinds import BY_MEMBERS, MATCH_KINDS
@@ -258,6 +257,12 @@ def _quota(name: str, hard: Amounts, scopes: tuple[str, ...] = (), selectors: tu
     return Quota(name, hard, (*map(ScopeSelector, scopes), *selectors))
 
 
+def _hard_data(hard: Amounts) -> dict[str, str]:
+    from ..tenants.tenant_quota import amount_text as quota_text  # A node without tenants does not load it.
+
+    return {name: quota_text(name, amount) for name, amount in hard}
+
+
 SHAPES = {
     "tenants": Tenant,
     "tenants[].members": Members,
@@ -272,7 +277,7 @@ SHAPES = {
         lambda hard: tuple(
             sorted((name, amount_of(split_quota_resource(name)[1], amount)) for name, amount in hard.items())
         ),
-        lambda hard: {name: quota_text(name, amount) for name, amount in hard},
+        _hard_data,
     ),
     "tenants[].quota[].scope_selector": ScopeSelector,
 }

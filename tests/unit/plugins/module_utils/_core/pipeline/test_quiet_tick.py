@@ -69,7 +69,9 @@ def test_a_converged_tick_loads_six_files_and_what_python_has_built_in(make: Mak
 
     assert "_core.pipeline.tick" in tick(MINUTE)
     assert tick(MINUTE + 59) == ["0", *sorted(MODULES)]
-    assert "_core.model.status.metrics" in tick(MINUTE + 60), "once a minute more, for the metrics"
+    refresh = tick(MINUTE + 60)
+    assert "_core.model.status.metrics" in refresh, "once a minute more, for the metrics"
+    assert not {"_core.model.plan.undo", "_core.model.profile.profile"} & set(refresh), "but no plan and no profile"
     assert tick(MINUTE + 70) == ["0", *sorted(MODULES)]
 
 
