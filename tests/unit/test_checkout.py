@@ -53,7 +53,7 @@ MANAGER_OF = {
     "workload_limits": "workloads",
     "workload_placement": "workloads",
 }
-SHARED = {"manager", "pass_timer"}  # what managers have in common
+SHARED = {"manager", "pass_timer", "sysctl_keys"}  # what managers have in common
 # From the distribution, where it is installed: for reports and a person's YAML; the tick does without.
 OPTIONAL = {"psutil", "yaml"}
 # What reads or changes a machine has no place in the model.

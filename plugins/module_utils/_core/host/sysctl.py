@@ -17,7 +17,6 @@ from .files import Host
 if t.TYPE_CHECKING:
     from ..model.profile.profile import Pids
 
-OURS = "/etc/sysctl.d/90-corral.conf"
 FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d")
 
 
@@ -52,16 +51,18 @@ def running_tasks(host: Host) -> t.Optional[int]:
     return kernel_text.count(total)
 
 
-def later_entries(host: Host, keys: t.Container[str]) -> dict[str, Entry]:
+def later_entries(host: Host, keys: t.Container[str], ours: str) -> dict[str, Entry]:
     """For each key the last assignment of a file that sorts after ours and so wins at the next boot."""
-    ours = OURS.rpartition("/")[2]
-    return entries(host, keys, [file for file in files_in_order(host) if file.rpartition("/")[2] > ours])
+    name = ours.rpartition("/")[2]
+    return entries(host, keys, [file for file in files_in_order(host) if file.rpartition("/")[2] > name])
 
 
-def persistent_entries(host: Host, keys: t.Container[str], folders: t.Sequence[str] = FOLDERS) -> dict[str, Entry]:
+def persistent_entries(
+    host: Host, keys: t.Container[str], ours: str, folders: t.Sequence[str] = FOLDERS
+) -> dict[str, Entry]:
     """For each key the last assignment of all files but ours that are still there after a reboot."""
     persistent = [folder for folder in folders if not folder.startswith("/run/")]
-    return entries(host, keys, [file for file in files_in_order(host, persistent) if file != OURS])
+    return entries(host, keys, [file for file in files_in_order(host, persistent) if file != ours])
 
 
 def files_in_order(host: Host, folders: t.Sequence[str] = FOLDERS) -> list[str]:

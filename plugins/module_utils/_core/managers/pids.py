@@ -15,19 +15,21 @@ from ..host.files import Host
 from ..model.plan import make_step
 from ..model.plan.context import Context
 from ..model.plan.places import Place, dropins
-from ..model.plan.plan import LIVE, RELEASE, UNCHANGEABLE, UNKNOWN, VALUES, Change, Part, Step
+from ..model.plan.plan import LIVE, RELEASE, UNCHANGEABLE, UNKNOWN, Change, Part, Step
 from ..model.profile.profile import Cpu, Pids, Profile
 from ..model.profile.schema_reader import join
 from ..model.profile.schema_types import CORRAL_SLICE
 from ..model.systemd import unit_property
-from ..model.systemd.unit_file import HEADER, file_change, section_of, unit_in, unit_text
+from ..model.systemd.unit_file import file_change, section_of, unit_in, unit_text
 from ..model.systemd.unit_property import Setting, control_file, dropin
 from ..model.values.errors import Problem
 from ..model.values.records import NamedTuple
 from ..model.workload import task_budget
 from ..model.workload.grants import is_exclusive
-from ..model.workload.task_budget import PID_MAX, THREADS_MAX, Own
+from ..model.workload.task_budget import LIMITS, PID_MAX, THREADS_MAX, Own
+from . import sysctl_keys
 from .manager import Manager
+from .sysctl_keys import SysctlState
 
 if t.TYPE_CHECKING:
     from ..model.profile.node_as_profile import ProfileFragment
@@ -36,9 +38,9 @@ if t.TYPE_CHECKING:
 
 NAME = "pids"
 MANAGER_CONF = "/etc/systemd/system.conf.d/10-corral.conf"
+SYSCTL_FILE = "/etc/sysctl.d/90-corral.conf"
 WRITES = (
-    Place("value", r"/proc/sys/kernel/(pid_max|threads-max)"),
-    Place("file", re.escape(sysctl.OURS)),
+    *sysctl_keys.places(SYSCTL_FILE, LIMITS),
     Place("file", re.escape(MANAGER_CONF)),
     dropins(NAME),
     Place("property", r"[^/]+\.(slice|scope)", "TasksMax=.*"),
@@ -60,10 +62,8 @@ class SliceState(NamedTuple):
 class Observation(NamedTuple):
     """The limits of the machine and the pools as observed; ``starting`` are the slices that the profile starts."""
 
-    sysctls: dict[str, t.Optional[int]]
-    sysctl_file: t.Optional[str]
-    later: dict[str, sysctl.Entry]
-    persistent: dict[str, sysctl.Entry]
+    sysctls: SysctlState
+    live: dict[str, t.Optional[int]]
     running: t.Optional[int]
     slices: dict[str, SliceState]
     manager_conf: t.Optional[str]
@@ -82,20 +82,17 @@ def plan(host: Host, context: Context) -> Part:
         seen = seen._replace(running=sysctl.running_tasks(host), slices=slices)
     starts = cpu is not None and seen.systemd_runs and cgroup.unified(host)
     starting = frozenset((*cpu.reserved.slices, *cpu.shared_slices, CORRAL_SLICE) if cpu and starts else ())
-    seen = seen._replace(sysctls=sysctl.task_limits(host, pids, context.before), starting=starting)
+    seen = seen._replace(live=sysctl.task_limits(host, pids, context.before), starting=starting)
     return decide(pids, cpu, seen, task_budget.exclusive_limits(context))
 
 
 def observe(host: Host, pids: Pids, pool_slices: t.Sequence[str]) -> Observation:
     """Read the limits: kernel files and systemd's files, no command."""
     slices = dict.fromkeys([*(row.slice for row in pids.slices), *(pool_slices if pids.reserved is not None else ())])
-    ours = host.read(sysctl.OURS)
-    files = systemd.UnitFiles(host, slices)
+    files, sysctls = systemd.UnitFiles(host, slices), sysctl_keys.observe(host, SYSCTL_FILE, LIMITS)
     return Observation(
-        {key: sysctl.live(host, key) for key in (PID_MAX, THREADS_MAX)},
-        ours,
-        sysctl.later_entries(host, (PID_MAX, THREADS_MAX)),
-        sysctl.persistent_entries(host, (PID_MAX, THREADS_MAX)) if ours is None else {},
+        sysctls,
+        sysctls.live,
         None,
         {
             unit: SliceState(
@@ -136,7 +133,7 @@ def problems(pids: Pids, cpu: t.Optional[Cpu], seen: Observation, own: t.Sequenc
         if tasks is not None and row.tasks_max <= tasks:
             message = f"{tasks} tasks run in it now, and it could start no other one: name a number with room to grow"
             found.append(Problem(join("pids.slices", row.slice), row.tasks_max, message))
-    total = task_budget.capacity(pids, seen.sysctls)
+    total = task_budget.capacity(pids, seen.live)
     asked = task_budget.asked(pids, own)
     slices = task_budget.asked(pids, ())
     needed = asked + (pids.reserved or 0)
@@ -158,13 +155,10 @@ def problems(pids: Pids, cpu: t.Optional[Cpu], seen: Observation, own: t.Sequenc
 def decide(pids: Pids, cpu: t.Optional[Cpu], seen: Observation, own: t.Sequence[Own]) -> Part:
     """The changes that make the limits as wanted."""
     sysctls = {key: value for key, value in ((PID_MAX, pids.pid_max), (THREADS_MAX, pids.threads_max)) if value}
-    changes: list[t.Optional[Change]] = [sysctl_change(key, value, seen) for key, value in sysctls.items()]
-    owned = {f"value:{sysctl.path_of(key)}" for key in sysctls}
-    if sysctls:
-        owned.add(f"file:{sysctl.OURS}")
-        changes.append(sysctl_file_change(sysctls, seen))
-        changes += [later_change(key, value, seen) for key, value in sysctls.items()]
-    limits = limits_of(pids, cpu, task_budget.capacity(pids, seen.sysctls), own)
+    changes: list[t.Optional[Change]] = []
+    changes += sysctl_keys.changes(NAME, seen.sysctls, sysctls, "keeps the limits over a reboot")
+    owned = sysctl_keys.owned(seen.sysctls, sysctls)
+    limits = limits_of(pids, cpu, task_budget.capacity(pids, seen.live), own)
     if limits and not seen.systemd_runs:
         changes.append(
             Change(NAME, "slices", "TasksMax", None, None, "systemd does not run here", cgroup.ROOT, (), UNKNOWN)
@@ -192,40 +186,6 @@ def decide(pids: Pids, cpu: t.Optional[Cpu], seen: Observation, own: t.Sequence[
         problems=tuple(problems(pids, cpu, seen, own)),
         manager=NAME,
         baseline=tuple(make_step.unit_property(unit, "TasksMax", "", RELEASE) for unit in kept),
-    )
-
-
-def sysctl_change(key: str, value: int, seen: Observation) -> t.Optional[Change]:
-    """The change of a limit in force."""
-    actual, location = seen.sysctls[key], sysctl.path_of(key)
-    if actual == value:
-        return None
-    if actual is None:
-        return Change(NAME, key, "value", None, str(value), f"{location} cannot be read", location, (), UNKNOWN)
-    reason = "the kernel's limit differs"
-    return Change(
-        NAME, key, "value", str(actual), str(value), reason, location, (make_step.value(location, str(value), VALUES),)
-    )
-
-
-def sysctl_file_change(sysctls: t.Mapping[str, int], seen: Observation) -> t.Optional[Change]:
-    """The change of the file that keeps the limits over a reboot; not needed while others' files give all of them."""
-    persistent = {key: entry.value for key, entry in seen.persistent.items()}
-    if seen.sysctl_file is None and all(persistent.get(key) == str(value) for key, value in sysctls.items()):
-        return None
-    text = HEADER + "".join(f"{key} = {value}\n" for key, value in sysctls.items())
-    reason = "keeps the limits over a reboot"
-    return file_change(NAME, sysctl.OURS, seen.sysctl_file, text, reason=reason, reload=False)
-
-
-def later_change(key: str, value: int, seen: Observation) -> t.Optional[Change]:
-    """Another file that wins at the next boot."""
-    entry = seen.later.get(key)
-    if entry is None or entry.value == str(value):
-        return None
-    reason = f"{entry.file} sorts after {sysctl.OURS}: remove the line, or declare {entry.value} in the profile"
-    return Change(
-        NAME, key, "value at the next boot", entry.value, str(value), reason, entry.file, (), UNCHANGEABLE, "next boot"
     )
 
 
@@ -320,12 +280,14 @@ def machine_limits(host: Host, topology: Topology) -> dict[str, Limit]:
     """The kernel's limits by their keys of a profile, each with its default."""
     from ..model.workload import limits_as_profile
 
-    keys = (PID_MAX, THREADS_MAX)
     elsewhere = [folder for folder in sysctl.FOLDERS if folder != DISTRIBUTION]
-    given = {key: number(entry.value) for key, entry in sysctl.persistent_entries(host, keys, (DISTRIBUTION,)).items()}
+    given = {
+        key: number(entry.value)
+        for key, entry in sysctl.persistent_entries(host, LIMITS, SYSCTL_FILE, (DISTRIBUTION,)).items()
+    }
     said = {
         key: number(entry.value)
-        for key, entry in sysctl.entries(host, keys, sysctl.files_in_order(host, elsewhere)).items()
+        for key, entry in sysctl.entries(host, LIMITS, sysctl.files_in_order(host, elsewhere)).items()
     }
     possible = cgroup.cpu_list(host.read("/sys/devices/system/cpu/possible")) or topology.online
     usual = {

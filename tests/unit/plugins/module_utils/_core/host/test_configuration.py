@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from _core.host import mounts, sysctl, systemd
 from _core.host.files import Host
+from _core.managers.pids import SYSCTL_FILE
 
 
 def put(root: Path, files: dict[str, str]) -> Host:
@@ -78,7 +79,7 @@ def test_system_conf_comes_before_its_drop_ins(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_which_sysctl_file_wins_at_boot(files: dict[str, str], wanted: str | None, tmp_path: Path) -> None:
-    entry = sysctl.later_entries(put(tmp_path, files), ("kernel.pid_max",)).get("kernel.pid_max")
+    entry = sysctl.later_entries(put(tmp_path, files), ("kernel.pid_max",), SYSCTL_FILE).get("kernel.pid_max")
     assert (entry.value if entry else None) == wanted
 
 
