@@ -157,27 +157,43 @@ def facts_of(host: Host, asked: dict[tuple[t.Any, ...], t.Any]) -> t.Optional[Fa
         if is_file and follow and answer is not None and len(answer) < ONE_READ:
             reads[path] = answer
             continue
-        if method == "oom_scores" and not answer:
-            from . import oom_score
-
-            groups = oom_score.groups(host, path) if path.startswith(CGROUPS) else None
-            if groups is not None:
-                scores.append((path, words[0], [(group[len(CGROUPS) :], links, b"") for group, links in groups]))
-                continue
+        rows = score_rows(host, path) if method == "oom_scores" and not answer else None
+        if rows is not None:
+            scores.append((path, words[0], rows))
+            continue
         questions.setdefault(key, []).append((path, answer))
-    for dummy, dummy, known in scores:
-        # The processes that are looked at show whether there are any, in a control group without others in it.
-        for index, row in enumerate(known):
-            if row[1] == oom_score.NO_FOLDERS:
-                known[index] = (*row[:2], reads.pop(f"{CGROUPS}{row[0]}/cgroup.events", b""))
-    # What is in a folder that is read shows that the folder is there.
-    seen = {path.rpartition("/")[0] for path in reads}
-    for key in (("is_dir",), ("exists",)):
-        questions[key] = [row for row in questions.get(key, []) if not (row[1] and row[0] in seen)]
+    leave_out_shown(reads, scores, questions)
     unasked = zlib.compress(marshal.dumps((list(stamps.items()), list(spare.items())), MARSHAL_VERSION), COMPRESSION)
     stamped = BETWEEN.join(stamps), hash(tuple(stamps.values()))
     below = {path[len(CGROUPS) :]: reads.pop(path) for path in list(reads) if path.startswith(CGROUPS)}
     return stamped, (packed(below), packed(reads)), scores, list(questions.items()), unasked
+
+
+def score_rows(host: Host, path: str) -> t.Optional[list[tuple[str, int, bytes]]]:
+    """The control groups below one whose processes all have the wanted oom_score_adj; None where they cannot be told."""
+    from . import oom_score
+
+    groups = oom_score.groups(host, path) if path.startswith(CGROUPS) else None
+    return None if groups is None else [(group[len(CGROUPS) :], links, b"") for group, links in groups]
+
+
+def leave_out_shown(
+    reads: dict[str, bytes], scores: Scores, questions: dict[tuple[t.Any, ...], list[tuple[str, t.Any]]]
+) -> None:
+    """Leave out the questions whose answers are shown by others.
+
+    The processes that are looked at show whether there are any, in a control group without others in it. What is in a folder that
+    is read shows that the folder is there.
+    """
+    from . import oom_score
+
+    for dummy, dummy, known in scores:
+        for index, row in enumerate(known):
+            if row[1] == oom_score.NO_FOLDERS:
+                known[index] = (*row[:2], reads.pop(f"{CGROUPS}{row[0]}/cgroup.events", b""))
+    seen = {path.rpartition("/")[0] for path in reads}
+    for key in (("is_dir",), ("exists",)):
+        questions[key] = [row for row in questions.get(key, []) if not (row[1] and row[0] in seen)]
 
 
 def packed(reads: dict[str, bytes]) -> Read:

@@ -492,6 +492,14 @@ def leave_nothing(host: Host, path: str) -> None:
         host.remove_dir(RUN)
 
 
+def delete_with_profile(host: Host, but: str) -> None:
+    """Delete the files that end with the profile and that no step removes, without the one file ``but``."""
+    aside = [f"{path}.damaged" for path in WORKLOADS]
+    for path in (*aside, *(path for one in FILES if one.deleted and one.path != but for path in one.copies)):
+        if there(host, path):
+            host.remove(path)
+
+
 def forget(host: Host) -> None:
     """Remove all of Corral's own state but the node's lock, which the run that holds it removes last (leave_nothing()); files that others
     put there stay, and so does their folder.

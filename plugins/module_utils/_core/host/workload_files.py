@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ..model.profile import profile
-from ..model.profile.profile_workloads import DECLARED, RUNNING, Workload
+from ..model.profile.profile_workloads import RUNNING, Workload
 from ..model.profile.schema_types import CORRAL_SLICE
 from ..model.values.errors import CorralError
 from ..model.workload import grants
@@ -117,30 +117,25 @@ def rebuilt(host: Host, listed: Listed, earlier: Checkpoint) -> Checkpoint:
     found: dict[str, Grant] = {}
     for one in workload_state.seen_grants(host):
         need, before = declared.get(one.workload), known.get(one.workload)
-        if need is None and before is None:
-            if listed is None:
-                found[one.workload] = one
-            continue  # A slice of that name that is not Corral's; processes in it are the cpu manager's to report.
-        hold = need.workload.hold if need else before.hold if before else DECLARED
-        same = before is not None and before.cpus == one.cpus
-        member = need.member if need else before.member if before else None
-        unit = before.unit if before else ""
-        if need:
-            unit = workload_state.unit_in(host, one._replace(member=member).slice, need.workload.unit)
-        found[one.workload] = one._replace(
-            hold=hold,
-            instance=one.instance if hold == RUNNING else "",
-            member=member,
-            blocks=before.blocks if before and same else (),
-            containers=before.containers if before and same else (),
-            requests=need.requests if need else (),
-            limits=need.limits if need else (),
-            unit=unit,
-            since=before.since if before else int(host.now()),
-            devices=before.devices if before else (),
-        )
+        # A slice of that name may not be Corral's; processes in it are the cpu manager's to report.
+        if need or before or listed is None:
+            found[one.workload] = of_slice(host, one, need, before)
     taken = grants.exclusive(found.values())
     for name, before in known.items():
         if name not in found and not before.cpus & taken:
             found[name] = before
     return Checkpoint(tuple(found.values()), earlier.totals)
+
+
+def of_slice(host: Host, seen: Grant, need: t.Optional[ResourceRequirements], before: t.Optional[Grant]) -> Grant:
+    """A grant as its slice shows it, with what only the profile or an earlier checkpoint tells."""
+    earlier = before or Grant(seen.workload, since=int(host.now()))
+    found = seen._replace(
+        hold=earlier.hold, member=earlier.member, unit=earlier.unit, since=earlier.since, devices=earlier.devices
+    )
+    if before and before.cpus == seen.cpus:
+        found = found._replace(blocks=before.blocks, containers=before.containers)
+    if need:
+        found = found._replace(hold=need.workload.hold, member=need.member, requests=need.requests, limits=need.limits)
+        found = found._replace(unit=workload_state.unit_in(host, found.slice, need.workload.unit))
+    return found if found.hold == RUNNING or not (need or before) else found._replace(instance="")

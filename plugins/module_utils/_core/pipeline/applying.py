@@ -111,10 +111,8 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
 
         outcome = outcome._replace(remaining=restoring_originals.not_yet_restored(host, outcome.remaining))
     if not outcome.error and PROFILE in managers:
-        deleted = [one for one in state.FILES if one.deleted and not (goes_back and one.path == state.REJECTED)]
-        aside = [f"{path}.damaged" for path in state.WORKLOADS]
-        status_files = [path for one in registry.every() for path in one.status_files(host)]
-        for path in (*aside, *(path for one in deleted for path in one.copies), *status_files):
+        state.delete_with_profile(host, state.REJECTED if goes_back else "")
+        for path in [path for one in registry.every() for path in one.status_files(host)]:
             if state.there(host, path):
                 host.remove(path)
     if not outcome.error and waits and state.there(host, state.UNCONFIRMED):

@@ -132,36 +132,24 @@ def compile_once(host: Host) -> None:
 
 def reconcile(host: Host, declared: Profile, broken: t.Optional[CorralError], now: Tick) -> int:
     """One pass over the node with a profile that is right in itself."""
-    at_boot, enforce = now.at_boot, declared.mode == "enforce" and not now.paused
-    fresh = at_boot or not declared_profile.applied_already(host, declared)
-    takes_up = fresh and not at_boot and broken is None
-    takes_up = takes_up and (declared.confirm is not None or state.there(host, state.UNCONFIRMED))
+    enforce = declared.mode == "enforce" and not now.paused
+    fresh = now.at_boot or not declared_profile.applied_already(host, declared)
     try:
         # A boot applies it to a kubelet that is yet to start, and a unit that it has yet to start is no drift.
         trigger = os.environ.get("TRIGGER_UNIT", "")
-        run: Run = "boot" if at_boot else "timer" if trigger else "tick"
+        run: Run = "boot" if now.at_boot else "timer" if trigger else "tick"
         context = planning.compile_profile(host, declared, run, fresh=fresh)
         plan = plan_node(host, context, trigger=trigger)
         if broken is not None:
             plan = plan._replace(changes=(*plan.changes, broken_profile(broken)))
         # At boot the last applied profile is brought back in audit mode too, and on a paused node: that is persistence,
         # not enforcement.
-        if enforce or at_boot:
-
-            def again() -> Plan:
-                return plan_node(host, applying.refresh(host, context))
-
-            def apply(begin: t.Optional[t.Callable[[], None]] = None) -> Outcome:
-                return applying.apply(host, plan, again, before_steps=begin)
-
-            try:
-                outcome = take_up(host, declared, apply) if takes_up else apply()
-            except preflight.Blocked as error:  # What is in the way of a file hides no other drift.
-                outcome = Outcome(plan, (), plan.changes, str(error).replace("\n", "; "))
+        outcome = Outcome(plan, (), plan.changes)
+        if enforce or now.at_boot:
+            takes_up = fresh and not now.at_boot and broken is None
+            outcome = enforced(host, declared, context, plan, takes_up=takes_up)
             if broken is not None and broken_profile(broken) not in outcome.remaining:
                 outcome = outcome._replace(remaining=(*outcome.remaining, broken_profile(broken)))
-        else:
-            outcome = Outcome(plan, (), plan.changes)
     except CorralError as error:
         lock.refuse_lost(host)
         return report_error(host, now, error)
@@ -176,19 +164,40 @@ def reconcile(host: Host, declared: Profile, broken: t.Optional[CorralError], no
     log(outcome, now)
     keep = not status["error"] and broken is None
     host.unrecorded(lambda: publish(host, now, status, context, keep=keep))
-    # A pause ends with the clock, and a converged tick does not read the clock; so does one whose file stays.
-    converged = status["in_sync"] and not outcome.applied and not now.paused and not now.pause_error
-    converged = converged and not status["unconfirmed"]
-    if converged and context.workloads is not None:
-        from . import allocate_workloads
-
-        converged = not allocate_workloads.waits(host, context.grants)
-    if context.workloads is not None and not at_boot:
-        # A start that is cancelled changes no file: there is no quiet tick before it is over.
-        converged = not workload_state.ask_for_end(host, context.grants) and converged
-    if converged and started and not at_boot:
+    if converged(host, now, context, status, outcome) and started and not now.at_boot:
         recorded_inputs.keep(host, state.PUBLISHED, recorded_inputs.moment(status["time"], status["time_since_boot"]))
     return ERROR if outcome.error else DIFFERS if outcome.applied or outcome.remaining else IN_SYNC
+
+
+def enforced(host: Host, declared: Profile, context: Context, plan: Plan, *, takes_up: bool) -> Outcome:
+    """The outcome of the plan; a profile that the node ``takes_up`` may be for it to confirm."""
+
+    def again() -> Plan:
+        return plan_node(host, applying.refresh(host, context))
+
+    def apply(begin: t.Optional[t.Callable[[], None]] = None) -> Outcome:
+        return applying.apply(host, plan, again, before_steps=begin)
+
+    try:
+        if takes_up and (declared.confirm is not None or state.there(host, state.UNCONFIRMED)):
+            return take_up(host, declared, apply)
+        return apply()
+    except preflight.Blocked as error:  # What is in the way of a file hides no other drift.
+        return Outcome(plan, (), plan.changes, str(error).replace("\n", "; "))
+
+
+def converged(host: Host, now: Tick, context: Context, status: Status, outcome: Outcome) -> bool:
+    """Whether the next ticks may be quiet until something changes. Asks for the end of grants whose units nothing needs."""
+    # A pause ends with the clock, and a converged tick does not read the clock; so does one whose file stays.
+    found = status["in_sync"] and not outcome.applied and not now.paused and not now.pause_error
+    found = found and not status["unconfirmed"]
+    if context.workloads is None:
+        return found
+    from . import allocate_workloads  # A node without workloads does not load it.
+
+    found = found and not allocate_workloads.waits(host, context.grants)
+    # A start that is cancelled changes no file: there is no quiet tick before it is over.
+    return found if now.at_boot else not workload_state.ask_for_end(host, context.grants) and found
 
 
 def keep_pci_used(host: Host, declared: Profile) -> tuple[bool, tuple[Change, ...]]:

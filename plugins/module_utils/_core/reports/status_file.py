@@ -18,6 +18,7 @@ from ..managers import cpu as cpu_manager
 from ..model.cpu import partitions, published_pools, slices
 from ..model.plan.context import Context
 from ..model.plan.plan import Change, Outcome, change_to_dict
+from ..model.values.records import NamedTuple
 from ..model.values.sizes import page_text
 from . import drift_since
 
@@ -26,6 +27,7 @@ if t.TYPE_CHECKING:
         Budget,
         Hugepages,
         LastChanged,
+        Pools,
         PublishedPools,
         RenderedPause,
         RenderedUnconfirmed,
@@ -35,6 +37,7 @@ if t.TYPE_CHECKING:
         Verdicts,
         Workload,
     )
+    from ..model.values.vocabulary import Mode
 
 # What is read from the status that was published before.
 ITEM = {
@@ -92,28 +95,28 @@ def status(
 
     Without a context nothing was observed: counts are left out then, rather than being zero.
     """
-    before = previous.get("items", [])
-    known = {(item["manager"], item["subject"], item["property"]): item for item in before}
     since = drift_since.known(host, previous) if outcome.remaining and context else {}
     now = int(host.now())
     said = error or outcome.error
+    known = logged_items(previous)
     items: list[StatusItem] = [
         {
             **change_to_dict(change),
             "since": since.get(change.item(), now),
             "maintenance": paused is not None,
-            "logged": logged or known.get(change.item(), {}).get("logged", False),
+            "logged": logged or change.item() in known,
         }
         for change in outcome.remaining
     ]
+    seen = Seen() if context is None else seen_of(host, context, outcome.remaining)
     totals, options = previous.get("totals", {}), agent_install.installed(host) if context or error else None
     # Little is read where something cannot be; and an agent whose file is lost runs on.
     as_before = not (context or error) or (options is None and pause_file.ticks(host))
     last: LastChanged = {"time": now, "changes": [change_to_dict(change) for change in outcome.applied]}
     return {
         "schema": SCHEMA,
-        "name": context.profile.name if context else None,
-        "mode": context.profile.mode if context else None,
+        "name": seen.name,
+        "mode": seen.mode,
         "time": now,
         "time_since_boot": int(host.uptime()),
         "interval": options.interval if options else previous.get("interval") if as_before else None,
@@ -124,7 +127,7 @@ def status(
         "metrics_error": None,
         "unconfirmed": unconfirmed(host) if context or error else previous.get("unconfirmed"),
         "items": items,
-        "counts": counts(outcome.remaining) if context else None,
+        "counts": seen.counts,
         "totals": {
             "changes": totals.get("changes", 0) + len(outcome.applied),
             "errors": totals.get("errors", 0) + bool(said),
@@ -134,14 +137,45 @@ def status(
         "last_in_sync": None
         if not (items or said)
         else previous.get("time" if previous.get("in_sync") else "last_in_sync"),
-        "pools": published_pools.to_dict(context.pools) if context else None,
-        "hugepages": hugepage_rows(host, context) if context else None,
-        "exclusive": enforcement(host, context, outcome.remaining) if context else None,
-        "partitions": in_force(host, context, outcome.remaining) if context else None,
+        "pools": seen.pools,
+        "hugepages": seen.hugepages,
+        "exclusive": seen.exclusive,
+        "partitions": seen.partitions,
         "workloads": workload_rows(context),
         "budget": budget(context),
         "tenants": tenant_rows(context),
     }
+
+
+class Seen(NamedTuple):
+    """What the status tells of the node and of the profile; nothing where nothing was observed."""
+
+    name: t.Optional[str] = None
+    mode: t.Optional[Mode] = None
+    counts: t.Optional[dict[str, Verdicts]] = None
+    pools: t.Optional[Pools] = None
+    hugepages: t.Optional[list[Hugepages]] = None
+    exclusive: t.Optional[str] = None
+    partitions: t.Optional[dict[str, str]] = None
+
+
+def seen_of(host: Host, context: Context, remaining: t.Sequence[Change]) -> Seen:
+    """What the status tells of a node that was observed."""
+    return Seen(
+        context.profile.name,
+        context.profile.mode,
+        counts(remaining),
+        published_pools.to_dict(context.pools),
+        hugepage_rows(host, context),
+        enforcement(host, context, remaining),
+        in_force(host, context, remaining),
+    )
+
+
+def logged_items(previous: t.Mapping[str, t.Any]) -> set[tuple[str, str, str]]:
+    """The items of an earlier status for which the journal has a line."""
+    items = previous.get("items", [])
+    return {(item["manager"], item["subject"], item["property"]) for item in items if item.get("logged", False)}
 
 
 def unconfirmed(host: Host) -> t.Optional[RenderedUnconfirmed]:

@@ -47,23 +47,25 @@ def row(
 ) -> dict[str, t.Any]:
     """One workload."""
     waiting = "waiting" if need is None or need.workload.hold == RUNNING else "unknown"
+    had = grant or Grant(name)
+    asked = need or had
     return {
         "name": name,
         "state": "granted" if grant else "refused" if name in refused else waiting,
         "reason": refused.get(name),
-        "tenant": (need.tenant if need else grant.tenant if grant else "") or None,
-        "match": {need.workload.match: need.workload.pattern} if need else None,
+        "tenant": asked.tenant or None,
+        "match": dict([need.workload.matched]) if need else None,
         "qos": need.qos if need else None,
-        "hold": need.workload.hold if need else grant.hold if grant else None,
-        "run": grant.instance or None if grant else None,
+        "hold": need.workload.hold if need else had.hold,
+        "run": had.instance or None,
         "slice": grant.slice if grant else None,
-        "cpus": cpuset.format(grant.cpus) if grant else "",
-        "containers": {one: cpuset.format(cpus) for one, cpus in grant.containers} if grant else {},
-        "memory_nodes": cpuset.format(grant.mems) if grant and grant.mems is not None else None,
-        "devices": devices_of(grant) if grant else {},
-        "memory": [[cpuset.format(block.nodes), block.resource, block.size] for block in grant.blocks] if grant else [],
-        "requests": texts(need.requests if need else grant.requests if grant else ()),
-        "limits": texts(need.limits if need else grant.limits if grant else ()),
+        "cpus": cpuset.format(had.cpus),
+        "containers": {one: cpuset.format(cpus) for one, cpus in had.containers},
+        "memory_nodes": None if had.mems is None else cpuset.format(had.mems),
+        "devices": devices_of(had),
+        "memory": [[cpuset.format(block.nodes), block.resource, block.size] for block in had.blocks],
+        "requests": texts(asked.requests),
+        "limits": texts(asked.limits),
         "since": grant.since if grant else None,
     }
 
@@ -193,30 +195,37 @@ def explained(context: Context, name: str, enforced: t.Optional[str] = None, *, 
         said += tenant_lines(need)
         said.append(f"CPUs: {why_cpus(context, need, has_own=bool(one['cpus']))}")
     if one["state"] == "granted":
-        topology = context.profile.topology
-        by_node = {
-            node: cpuset.format(cpus & cpuset.parse(one["cpus"])) for node, cpus in context.topology.node_cpus().items()
-        }
-        places = ", ".join(f"{cpus} on NUMA node {node}" for node, cpus in by_node.items() if cpus)
-        said.append(
-            f"{'would have' if would_be else 'has'}: {places or 'the shared pool ' + cpuset.format(context.pools.shared)}, in {one['slice']}"
-        )
+        said.append(f"{'would have' if would_be else 'has'}: {places_text(context, one)}, in {one['slice']}")
         said += [f"exclusive CPUs: {enforced}"] if enforced else []
-        if one["memory_nodes"] is not None:
-            said.append(f"memory: bound to NUMA node {one['memory_nodes']}")
-        there = found.devices.devices if found.devices is not None else {}
-        said += [
-            f"devices: {resource} {', '.join(device_text(name, there.get(resource)) for name in ids)}"
-            for resource, ids in one["devices"].items()
-        ]
-        if topology is not None and topology.name != "none":
-            said.append(f"placed by: topology policy {topology.name}, scope {topology.scope}")
+        said += granted_lines(context, found, one)
         said += container_lines(need, one["containers"])
         said += [f"refused more: {refusal.message}" for refusal in found.allocated.refusals if refusal.workload == name]
     elif one["reason"]:
         said.append(f"refused: {one['reason']}")
     elif one["state"] == "waiting":
         said.append("it is granted what it asks for when it starts")
+    return said
+
+
+def places_text(context: Context, one: t.Mapping[str, t.Any]) -> str:
+    """The CPUs of a workload by NUMA node, or the shared pool."""
+    own = cpuset.parse(one["cpus"])
+    by_node = {node: cpuset.format(cpus & own) for node, cpus in context.topology.node_cpus().items()}
+    places = ", ".join(f"{cpus} on NUMA node {node}" for node, cpus in by_node.items() if cpus)
+    return places or f"the shared pool {cpuset.format(context.pools.shared)}"
+
+
+def granted_lines(context: Context, found: Workloads, one: t.Mapping[str, t.Any]) -> list[str]:
+    """The memory and the devices of a workload, and the policy that chose their NUMA nodes."""
+    said = [] if one["memory_nodes"] is None else [f"memory: bound to NUMA node {one['memory_nodes']}"]
+    there = found.devices.devices if found.devices is not None else {}
+    said += [
+        f"devices: {resource} {', '.join(device_text(name, there.get(resource)) for name in ids)}"
+        for resource, ids in one["devices"].items()
+    ]
+    topology = context.profile.topology
+    if topology is not None and topology.name != "none":
+        said.append(f"placed by: topology policy {topology.name}, scope {topology.scope}")
     return said
 
 

@@ -99,14 +99,22 @@ def check(field: Field, value: t.Any, at: str, *, strict: bool = True) -> str:
     needs = [VERSIONS[0]]
     if kind is list:
         needs += [check(field.kind[0], one, f"{at}[{number}]", strict=strict) for number, one in enumerate(value)]
-    for name in field.once:
-        if len({row[name] for row in value}) < len(value):
-            raise Unfit(at, f"has one {name} twice")
-    for name, inner in field.kind.items() if kind is dict else ():
+        for name in field.once:
+            if len({row[name] for row in value}) < len(value):
+                raise Unfit(at, f"has one {name} twice")
+    elif kind is dict:
+        needs += of_mapping(field, value, at, strict=strict)
+    return max(needs, key=order)
+
+
+def of_mapping(field: Field, value: dict[str, t.Any], at: str, *, strict: bool) -> list[str]:
+    """The versions that the fields of a mapping need. Raises Unfit."""
+    needs = []
+    for name, inner in field.kind.items():
         if inner.needed and value.get(name) in (None, ""):
             wanted = KINDS[list if isinstance(inner.kind, list) else str]
             raise Unfit(f"{at}.{name}".lstrip("."), f"is not {wanted}", is_form=True)
-    for name, one in value.items() if kind is dict else ():
+    for name, one in value.items():
         inner, where = field.kind.get(name, field.kind.get("")), f"{at}.{shown(name)}".lstrip(".")
         if inner is None and strict:
             raise Unfit(where, f"is no field that CDI has up to {VERSIONS[-1]}")
@@ -114,7 +122,7 @@ def check(field: Field, value: t.Any, at: str, *, strict: bool = True) -> str:
             needs.append(check(inner, one, where, strict=strict))
             if one or (one in ({}, []) and name in COUNT_WHEN_EMPTY):
                 needs.append(inner.since or VERSIONS[0])
-    return max(needs, key=order)
+    return needs
 
 
 def order(version: str) -> tuple[int, ...]:
