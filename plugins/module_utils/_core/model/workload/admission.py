@@ -26,12 +26,13 @@ from .resources import MEMORY
 
 
 class WorkloadStatus(NamedTuple):
-    """Workloads as observed. ``alive`` are those whose run has not ended; ``starting`` has those that are about to start
-    with a hold of their own, and which run that is. ``sharing`` are those without CPUs of their own declared that
-    run, but not on the CPUs of their grant: on the shared pool, or in another slice with their devices. ``other_units`` has the
-    names under which another unit still runs than is declared.
-    ``unknown_runs`` has those that run with devices of a grant that is lost, each with its unit.
-    ``evicted`` are those that run without a grant, since their CPUs were reserved or isolated.
+    """Workloads as observed, by name.
+
+    ``alive``: the run has not ended. ``starting``: a run is about to start and holds its grant only while it lasts; the value is that run.
+    ``now``: seconds since the epoch. ``lost_memory``: why the granted memory is gone. ``undeclared_stay``: the grants of workloads that
+    the profile no longer declares stay. ``sharing``: the grant has CPUs, the declaration has none any more, and the run is elsewhere than
+    on those CPUs. ``other_units``: under this name another unit runs than the declared one; the value is that unit. ``evicted``: the
+    workload runs without a grant, since its CPUs were reserved or isolated. ``unknown_runs``: the unit runs with devices of a lost grant.
     """
 
     alive: frozenset[str] = frozenset()
@@ -46,7 +47,7 @@ class WorkloadStatus(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why a workload does not get what it requests. ``key`` is the key of the workload with the request."""
+    """Why a workload does not get what it requests. ``key`` is the workload's key with the refused request."""
 
     workload: str
     key: str
@@ -55,7 +56,7 @@ class Refusal(NamedTuple):
 
 
 class AllocationEvent(NamedTuple):
-    """How a grant changed and why. Without a grant before, or after, that side is None."""
+    """How a grant changed and why. ``before`` is None for a new grant, ``after`` for an ended one."""
 
     workload: str
     before: t.Optional[Grant]
@@ -74,55 +75,55 @@ class AllocationResult(NamedTuple):
 def allocate(
     inputs: AllocationInput, needs: t.Sequence[ResourceRequirements], granted: t.Sequence[Grant], status: WorkloadStatus
 ) -> AllocationResult:
-    """The grants for these needs, in the order in which they are declared. Decided again, it is the same.
+    """The grants for these needs, in the order of declaration. From its own result the function returns the same grants.
 
-    What one workload was refused may be free once a later one is refused too: as long as a decision changes grants and
-    refuses some, the next one is made from it. Each makes more grants whole than the one before, so that it ends.
+    A refusal leaves resources free that an earlier refused workload may want. So while a decision both changes and refuses grants,
+    another decision is made from its grants. This ends: each decision completes more grants than the one before.
     """
     if any(grant.devices for grant in granted):
         from . import device_placement  # As in placement.py.
 
         running = status.alive.difference(status.starting)
         granted = device_placement.followed(granted, inputs.devices, inputs.undeclared, running)
-    found = latest = decide(inputs, needs, granted, status)
+    result = latest = decide(inputs, needs, granted, status)
     for dummy in needs:
         if not latest.refusals or not latest.events:
             break
         latest = decide(inputs, needs, latest.grants, status)
-        # The first decision says why, in the order of the declaration.
-        why = {one.workload: one for one in found.refusals}
-        refusals = tuple(why.get(one.workload, one) for one in latest.refusals)
-        found = AllocationResult(latest.grants, refusals, joined(found.events, latest.events))
-    refused = {one.workload: f"; refused: {one.message}" for one in found.refusals}
-    events = (one._replace(reason=one.reason + refused.get(one.workload, "")) for one in found.events)
-    return found._replace(events=tuple(events))
+        # A workload that the first decision refused is told that decision's reason.
+        why = {refusal.workload: refusal for refusal in result.refusals}
+        refusals = tuple(why.get(refusal.workload, refusal) for refusal in latest.refusals)
+        result = AllocationResult(latest.grants, refusals, joined(result.events, latest.events))
+    refused = {refusal.workload: f"; refused: {refusal.message}" for refusal in result.refusals}
+    events = (event._replace(reason=event.reason + refused.get(event.workload, "")) for event in result.events)
+    return result._replace(events=tuple(events))
 
 
 def joined(first: t.Sequence[AllocationEvent], later: t.Sequence[AllocationEvent]) -> tuple[AllocationEvent, ...]:
-    """What two decisions changed together, for the reasons of the first where there are some."""
-    events = {one.workload: one for one in first}
-    for one in later:
-        earlier = events.pop(one.workload, None)
+    """What two decisions changed together. Where both changed a grant, the reason is that of the first decision."""
+    events = {event.workload: event for event in first}
+    for event in later:
+        earlier = events.pop(event.workload, None)
         if earlier is None:
-            events[one.workload] = one
-        elif earlier.before != one.after:
-            events[one.workload] = earlier._replace(after=one.after)
+            events[event.workload] = event
+        elif earlier.before != event.after:
+            events[event.workload] = earlier._replace(after=event.after)
     return tuple(events.values())
 
 
 def decide(
     inputs: AllocationInput, needs: t.Sequence[ResourceRequirements], granted: t.Sequence[Grant], status: WorkloadStatus
 ) -> AllocationResult:
-    """One decision.
+    """One decision: attempts are repeated until no refused workload loses what it should keep.
 
-    What a workload keeps of a grant that cannot be made whole is known when it is refused. Where another workload was given
-    those CPUs or that memory before, the whole decision is made again with them reserved.
+    Only a refusal shows what a workload keeps of a grant that cannot be completed. If another workload was given those CPUs or that
+    memory before, the next attempt reserves them first.
     """
     kept_first: dict[str, Refused] = {}
     while True:
-        found, crowded = attempt(inputs, needs, granted, status, kept_first)
+        result, crowded = attempt(inputs, needs, granted, status, kept_first)
         if not crowded:
-            return found
+            return result
         kept_first.update(crowded)
 
 
@@ -133,96 +134,136 @@ def attempt(
     status: WorkloadStatus,
     kept_first: t.Mapping[str, Refused],
 ) -> tuple[AllocationResult, dict[str, Refused]]:
-    """The grants, where these refused workloads keep what is left of theirs before others are given any.
+    """The grants, where the workloads of ``kept_first`` keep what is left of their grants before others are given any.
 
     Also returns the refused workloads whose CPUs or memory others were given before.
     """
-    budget = NodeBudget(inputs)
-    by_name = {need.workload.name: need for need in needs}
-    broken: dict[str, tuple[Grant, str]] = {}
-    crowded: dict[str, Refused] = {}
-    raised: dict[str, Grant] = {}
-    events: list[AllocationEvent] = []
-    refused_alike: dict[t.Hashable, tuple[int, Refused]] = {}
+    state = Attempt(inputs, needs, status, kept_first)
     for grant in granted:
-        if grant.workload in status.other_units and not why_misplaced(budget, grant):
-            budget.reserve(grant)
-            continue
-        ended = why_ended(grant, by_name.get(grant.workload), status)
-        if ended:
-            events.append(AllocationEvent(grant.workload, grant, left_while_running(budget, grant, status), ended))
-            continue
-        need = by_name.get(grant.workload)
-        # After Restart= on the shared pool no process runs on the granted CPUs: they go back, all else of the grant stays.
-        gives_up = grant.workload in status.sharing
-        whole = completed(budget, grant._replace(cpus=cpuset.EMPTY, containers=()) if gives_up else grant, need)
-        why = why_broken(budget, whole, need, status) or status.lost_memory.get(grant.workload, "")
-        if need is not None and need.member is not None and raised_in_tenant(budget, whole, need, status):
-            raised[grant.workload] = whole
-            budget.reserve(whole)
-            continue
-        if why:
-            broken[grant.workload] = (whole, why)
-            budget.devices.give(grant.workload, whole.devices)  # Until it is decided on, no other workload gets them.
-            if whole.cpus and is_running(grant.workload, status):
-                budget.left[grant.workload] = whole.cpus
-            continue
-        kept = renewed(whole, need, status)
-        budget.reserve(seen_again(budget, kept))
-        if kept != grant:
-            reason = "it does not run on its CPUs any more" if gives_up else why_redeclared(grant, kept)
-            events.append(AllocationEvent(grant.workload, grant, kept, reason))
-    for name, (grant, why) in broken.items():
-        if name not in by_name:
-            budget.devices.give(name, ())
-            events.append(AllocationEvent(name, grant, left_while_running(budget, grant, status), why))
-    refusals = []
+        state.keep(grant)
+    state.end_undeclared()
     # Workloads that had a grant come before new ones.
     for need in sorted(
-        needs, key=lambda need: (need.workload.name not in kept_first, need.workload.name not in broken)
+        needs, key=lambda need: (need.workload.name not in kept_first, need.workload.name not in state.broken)
     ):
-        name = need.workload.name
+        state.meet(need)
+    order = {need.workload.name: index for index, need in enumerate(needs)}
+    grants = sorted(
+        state.budget.grants.values(), key=lambda grant: (order.get(grant.workload, len(order)), grant.workload)
+    )
+    return AllocationResult(tuple(grants), tuple(state.refusals), tuple(state.events)), state.crowded
+
+
+class Attempt:
+    """One attempt so far: the budget, what changed, and which grants are still to be decided on.
+
+    ``broken`` has the grants that cannot go on as they are, with the reason; ``raised`` those whose workload asks its tenant for more.
+    """
+
+    def __init__(
+        self,
+        inputs: AllocationInput,
+        needs: t.Sequence[ResourceRequirements],
+        status: WorkloadStatus,
+        kept_first: t.Mapping[str, Refused],
+    ) -> None:
+        self.budget = NodeBudget(inputs)
+        self.by_name = {need.workload.name: need for need in needs}
+        self.status = status
+        self.kept_first = kept_first
+        self.broken: dict[str, tuple[Grant, str]] = {}
+        self.crowded: dict[str, Refused] = {}
+        self.raised: dict[str, Grant] = {}
+        self.refusals: list[Refusal] = []
+        self.events: list[AllocationEvent] = []
+        self.refused_alike: dict[t.Hashable, tuple[int, Refused]] = {}
+
+    def changed(self, before: t.Optional[Grant], after: t.Optional[Grant], workload: str, reason: str) -> None:
+        self.events.append(AllocationEvent(workload, before, after, reason))
+
+    def keep(self, grant: Grant) -> None:
+        """Charge an existing grant to the budget where it goes on or has ended; put it aside where it must be decided on."""
+        budget, name, status = self.budget, grant.workload, self.status
+        need = self.by_name.get(name)
+        if name in status.other_units and not why_misplaced(budget, grant):
+            budget.reserve(grant)
+            return
+        ended = why_ended(grant, need, status)
+        if ended:
+            self.changed(grant, left_while_running(budget, grant, status), name, ended)
+            return
+        # After Restart= on the shared pool no process runs on the granted CPUs: they go back, all else of the grant stays.
+        gives_up = name in status.sharing
+        whole = completed(budget, grant._replace(cpus=cpuset.EMPTY, containers=()) if gives_up else grant, need)
+        why = why_broken(budget, whole, need, status) or status.lost_memory.get(name, "")
+        if need is not None and need.member is not None and raised_in_tenant(budget, whole, need, status):
+            self.raised[name] = whole
+            budget.reserve(whole)
+        elif why:
+            self.broken[name] = (whole, why)
+            budget.devices.give(name, whole.devices)  # Until it is decided on, no other workload gets them.
+            if whole.cpus and is_running(name, status):
+                budget.left[name] = whole.cpus
+        else:
+            kept = renewed(whole, need, status)
+            budget.reserve(seen_again(budget, kept))
+            if kept != grant:
+                reason = "it does not run on its CPUs any more" if gives_up else why_redeclared(grant, kept)
+                self.changed(grant, kept, name, reason)
+
+    def end_undeclared(self) -> None:
+        """End the broken grants of workloads that the profile no longer declares."""
+        for name, (grant, why) in self.broken.items():
+            if name not in self.by_name:
+                self.budget.devices.give(name, ())
+                self.changed(grant, left_while_running(self.budget, grant, self.status), name, why)
+
+    def meet(self, need: ResourceRequirements) -> None:
+        """Grant what a workload needs, or refuse it."""
+        name, status = need.workload.name, self.status
         if name in status.other_units:
             unit = status.other_units[name]
             message = f"{unit} still runs under this name, in its slice: stop {unit} first, or take another name"
-            refusals.append(Refusal(name, "match.unit", need.workload.pattern, message))
-            continue
-        if name in raised:
-            more, refusal = raise_grant(budget, need, raised[name], status)
-            refusals += [refusal] if refusal else []
-            changes = more != raised[name] or not refusal
-            events += [AllocationEvent(name, raised[name], more, why_redeclared(raised[name], more))] if changes else []
-            continue
-        before, reason = broken.get(name, (None, "granted"))
-        wanted = (
-            need.workload.hold == DECLARED or name in status.starting or (before is not None and name in status.alive)
-        )
-        if name in budget.grants or not wanted:
-            continue
+            self.refusals.append(Refusal(name, "match.unit", need.workload.pattern, message))
+            return
+        if name in self.raised:
+            before = self.raised[name]
+            more, refusal = raise_grant(self.budget, need, before, status)
+            self.refusals += [refusal] if refusal else []
+            if more != before or not refusal:
+                self.changed(before, more, name, why_redeclared(before, more))
+            return
+        had, reason = self.broken.get(name, (None, "granted"))
+        wanted = need.workload.hold == DECLARED or name in status.starting or (had is not None and name in status.alive)
+        if name in self.budget.grants or not wanted:
+            return
         try:
-            if name in kept_first:
-                raise kept_first[name]
-            grant = admit_as_others(budget, need, before, status, refused_alike)
+            if name in self.kept_first:
+                raise self.kept_first[name]
+            grant = admit_as_others(self.budget, need, had, status, self.refused_alike)
         except Refused as refused:
-            refusals.append(Refusal(name, refused.key, refused.value, str(refused)))
-            budget.devices.give(name, ())
-            budget.left.pop(name, None)
-            rest = remaining_grant(budget, need, before, status)
-            if name not in kept_first and before is not None and taken_by_others(budget, need, before, rest, status):
-                crowded[name] = refused
-            if rest is not None:
-                budget.reserve(rest)
-            if before is not None and rest != before:
-                events.append(AllocationEvent(name, before, rest, reason))
-            continue
-        events.append(AllocationEvent(name, before, grant, reason))
-    order = {need.workload.name: index for index, need in enumerate(needs)}
-    grants = sorted(budget.grants.values(), key=lambda grant: (order.get(grant.workload, len(order)), grant.workload))
-    return AllocationResult(tuple(grants), tuple(refusals), tuple(events)), crowded
+            self.refuse(need, had, refused, reason)
+            return
+        self.changed(had, grant, name, reason)
+
+    def refuse(self, need: ResourceRequirements, before: t.Optional[Grant], refused: Refused, reason: str) -> None:
+        """Refuse a workload, and leave it what remains of its grant."""
+        budget, name = self.budget, need.workload.name
+        self.refusals.append(Refusal(name, refused.key, refused.value, str(refused)))
+        budget.devices.give(name, ())
+        budget.left.pop(name, None)
+        rest = remaining_grant(budget, need, before, self.status)
+        if before is not None and name not in self.kept_first:
+            if taken_by_others(budget, need, before, rest, self.status):
+                self.crowded[name] = refused
+        if rest is not None:
+            budget.reserve(rest)
+        if before is not None and rest != before:
+            self.changed(before, rest, name, reason)
 
 
 def raised_in_tenant(budget: NodeBudget, grant: Grant, need: ResourceRequirements, status: WorkloadStatus) -> bool:
-    """Whether a grant that could go on as it is belongs to a workload that asks its tenant for more by now."""
+    """Whether a grant can go on as it is, and its workload asks its tenant for more than before."""
     from ..tenants import tenant, tenant_admission  # A node without tenants does not load them.
 
     lost = grant.workload in status.lost_memory or why_misplaced(budget, grant)
@@ -233,7 +274,7 @@ def raised_in_tenant(budget: NodeBudget, grant: Grant, need: ResourceRequirement
 def raise_grant(
     budget: NodeBudget, need: ResourceRequirements, before: Grant, status: WorkloadStatus
 ) -> tuple[Grant, t.Optional[Refusal]]:
-    """A larger grant for a workload of a tenant; where it is refused, the grant stays as it was, and counts in that tenant."""
+    """A larger grant for a workload of a tenant. If the tenant refuses it, the grant stays as it was and counts in that tenant."""
     budget.take_back(before)
     try:
         return admit(budget, need, before, status), None
@@ -244,7 +285,7 @@ def raise_grant(
 
 
 def why_ended(grant: Grant, need: t.Optional[ResourceRequirements], status: WorkloadStatus) -> str:
-    """Why a grant is over; "" while it lasts. What was granted for a run lasts as long as that run."""
+    """Why a grant is over; "" while it lasts. A grant for a run lasts as long as that run."""
     if grant.workload in status.starting:
         return ""
     if grant.hold == RUNNING and grant.workload not in status.alive:
@@ -262,7 +303,7 @@ def why_ended(grant: Grant, need: t.Optional[ResourceRequirements], status: Work
 
 
 def left_while_running(budget: NodeBudget, grant: Grant, status: WorkloadStatus) -> t.Optional[Grant]:
-    """What stays of a grant that is over, charged to the budget: the devices of a workload that runs on, until it stops."""
+    """What stays of an ended grant, charged to the budget: while the workload runs it keeps its devices."""
     if not grant.devices or not is_running(grant.workload, status):
         return None
     from . import device_placement  # As in placement.py.
@@ -287,7 +328,7 @@ def seen_again(budget: NodeBudget, grant: Grant) -> Grant:
 
 
 def renewed(grant: Grant, need: t.Optional[ResourceRequirements], status: WorkloadStatus) -> Grant:
-    """The grant as it goes on: for the run that asks, with what is declared now where that is no more to carve out."""
+    """The grant as it goes on: for the run that asks, with the present declaration where that needs nothing new to be allocated."""
     if need is None:
         return grant
     grant = grant._replace(hold=need.workload.hold, requests=need.requests, limits=need.limits, member=need.member)
@@ -295,7 +336,7 @@ def renewed(grant: Grant, need: t.Optional[ResourceRequirements], status: Worklo
 
 
 def instance_of(need: ResourceRequirements, before: t.Optional[Grant], status: WorkloadStatus) -> str:
-    """The run that a grant is for; none where it lasts as long as it is declared."""
+    """The run that a grant is for; "" where the grant lasts as long as its declaration."""
     if need.workload.hold != RUNNING:
         return ""
     return status.starting.get(need.workload.name, before.instance if before is not None else "")
@@ -304,8 +345,8 @@ def instance_of(need: ResourceRequirements, before: t.Optional[Grant], status: W
 def completed(budget: NodeBudget, grant: Grant, need: t.Optional[ResourceRequirements]) -> Grant:
     """A grant that only the slices show, completed with its containers and its memory.
 
-    A running workload stays where it is, whatever would be chosen for it now. One that keeps what is left of its CPUs has
-    its memory as well: no other workload is given it.
+    A running workload stays where it is, whatever would be chosen for it now. A workload that keeps a part of its CPUs keeps its
+    memory as well: no other workload is given that memory.
     """
     if need is None or (need.cpus and not grant.cpus) or grant.blocks or grant.containers:
         return grant
@@ -330,10 +371,9 @@ def why_broken(budget: NodeBudget, grant: Grant, need: t.Optional[ResourceRequir
         return why_misplaced(budget, grant)
     if len(grant.cpus) != need.cpus:
         return f"{need.cpus or 'no'} CPUs of its own are declared, it has {len(grant.cpus) or 'none'}"
-    # Not their order: the checkpoint keeps none.
-    if {name: len(cpus) for name, cpus in grant.containers} != {
-        one.name: count for one, count in need.containers if one.name
-    }:
+    # The checkpoint does not keep the order of containers.
+    declared = {container.name: count for container, count in need.containers if container.name}
+    if {name: len(cpus) for name, cpus in grant.containers} != declared:
         return "its declared containers changed"
     if any(amount > dict(grant.requests).get(resource, 0) for resource, amount in need.requests):
         return "more is declared"
@@ -354,13 +394,16 @@ def why_broken(budget: NodeBudget, grant: Grant, need: t.Optional[ResourceRequir
 
 
 def keeps_run(budget: NodeBudget) -> bool:
-    """Whether a run keeps the CPUs that it has although none are given out any more (policy static → none)."""
+    """Whether a run keeps its CPUs although the policy no longer gives any out (policy static → none)."""
     cpu = budget.inputs.profile.cpu
     return cpu is None or cpu.policy != STATIC
 
 
 def why_lost(budget: NodeBudget, grant: Grant) -> str:
-    """Why its CPUs cannot belong to it, whatever the profile's options are: a run that is declared no longer keeps them till then."""
+    """Why the CPUs of a grant cannot belong to it under any option of the profile; "" when they can.
+
+    The run of a workload that is no longer declared loses its CPUs for these reasons only.
+    """
     lost = grant.cpus - budget.inputs.assignable
     if lost:
         online = budget.inputs.pools.online
@@ -373,7 +416,7 @@ def why_lost(budget: NodeBudget, grant: Grant) -> str:
 
 
 def why_misplaced(budget: NodeBudget, grant: Grant) -> str:
-    """Why its CPUs or nodes can no longer belong to it."""
+    """Why the CPUs of a grant can no longer belong to it under the options of the profile; "" when they can."""
     lost = why_lost(budget, grant)
     if lost:
         return lost
@@ -389,9 +432,9 @@ def why_misplaced(budget: NodeBudget, grant: Grant) -> str:
 def remaining_grant(
     budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Grant], status: WorkloadStatus
 ) -> t.Optional[Grant]:
-    """What an incomplete grant keeps for now: those of its CPUs that still exist and are free, and devices while it runs.
+    """What an incomplete grant keeps for now: its CPUs that still exist and are free, and its devices while the workload runs.
 
-    A workload that is about to start has nothing to keep, and does not start.
+    A workload that is about to start keeps nothing, and does not start.
     """
     if before is None or need.workload.name in status.starting:
         return None
@@ -417,7 +460,7 @@ def taken_by_others(
     if need.workload.name in status.starting or not need.cpus:
         return False
     taken = (before.cpus & budget.inputs.assignable) - budget.free
-    # What others were given is missing in the shared pool, which needs the CPUs that it would have kept.
+    # CPUs of other grants are missing in the shared pool; the shared pool then takes the CPUs that this workload would have kept.
     given_up = cpuset.EMPTY if rest and rest.cpus else before.cpus & budget.free
     return bool(taken | given_up) or (
         rest is not None and numa_memory.is_crowded(budget.inputs.memory, budget.blocks, rest.blocks)
@@ -439,8 +482,8 @@ def admit(budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Gra
     running = before is not None and is_running(name, status)
     affinity, cpus, containers, devices = place(budget, need, before, running=running)
     if before is not None and running:
-        # A run loses no device, whatever is declared now: not one of a resource or a container that is not asked for any more.
-        devices = (*devices, *(one for one in before.devices if one not in devices))
+        # A run loses no device, whatever is declared now: it keeps those of resources and containers that are no longer declared.
+        devices = (*devices, *(device for device in before.devices if device not in devices))
     blocks: tuple[Block, ...] = ()
     wanted = memory_demand(budget.inputs, need)
     if wanted:
@@ -480,8 +523,9 @@ def admit_as_others(
     status: WorkloadStatus,
     known: dict[t.Hashable, tuple[int, Refused]],
 ) -> Grant:
-    """As admit(): of the units of one pattern those that come after a refusal are refused with the same words, as long as nothing was
-    granted in between. ``known`` has these refusals and the budget's version.
+    """As admit(), but a workload that asks for the same as a refused one is refused with the same message while the budget is unchanged.
+
+    This keeps a pattern with many units quick. ``known`` has these refusals, each with the budget's version.
     """
     if before is not None or need.devices or need.member is not None or budget.left:
         return admit(budget, need, before, status)  # It matters which workload asks.
@@ -497,7 +541,7 @@ def admit_as_others(
 
 
 def refused_alone(inputs: AllocationInput, need: ResourceRequirements) -> t.Optional[Refusal]:
-    """Why a workload cannot be granted what it requests even while no other one has anything; None when it can."""
+    """Why a workload cannot have what it requests even on a node without other workloads; None when it can."""
     try:
         admit(NodeBudget(inputs), need, None, WorkloadStatus())
     except Refused as refused:
@@ -507,7 +551,7 @@ def refused_alone(inputs: AllocationInput, need: ResourceRequirements) -> t.Opti
 
 def sums(blocks: t.Iterable[Block]) -> dict[str, int]:
     """Bytes by resource."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for block in blocks:
-        found[block.resource] = found.get(block.resource, 0) + block.size
-    return found
+        sizes[block.resource] = sizes.get(block.resource, 0) + block.size
+    return sizes

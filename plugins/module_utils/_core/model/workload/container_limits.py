@@ -27,8 +27,8 @@ SCORE = "oom_score_adj"
 
 
 class ContainerLimits(NamedTuple):
-    """The wanted values of the files of a container's control group, by file name and in the form of ``shown``; and the oom_score_adj
-    of its processes (None: unknown, as the machine's memory is).
+    """What a container is to have. ``files``: the values of its control group's files by name, in the form of ``shown``. ``score``: the
+    oom_score_adj of its processes; None if the machine's memory is unknown.
     """
 
     files: t.Mapping[str, str]
@@ -38,23 +38,26 @@ class ContainerLimits(NamedTuple):
 def of_pod(need: ResourceRequirements, grant: Grant, capacity: t.Optional[int]) -> dict[str, ContainerLimits]:
     """The limits of a pod's declared containers by name; ``capacity`` is the machine's memory in bytes.
 
-    A container with CPUs of its own has no quota. In a pod that shares, no container has a cpuset of its own.
+    A container with exclusive CPUs has no quota. In a pod on the shared pool no container has its own cpuset.
     """
     own = dict(grant.containers)
-    mains = [dict(one.requests).get(MEMORY, 0) for one in need.workload.containers if one.role == APP]
-    found = {}
-    for one in need.workload.containers:
-        cpus = own.get(one.name)
-        properties = unit_limits.of(need._replace(requests=one.requests, limits=one.limits), bool(cpus), None)
+    mains = [dict(main.requests).get(MEMORY, 0) for main in need.workload.containers if main.role == APP]
+    limits = {}
+    for container in need.workload.containers:
+        cpus = own.get(container.name)
+        properties = unit_limits.of(
+            need._replace(requests=container.requests, limits=container.limits), bool(cpus), None
+        )
         if cpus:
             properties["AllowedCPUs"] = cpuset.format(cpus)
         files = {unit_limits.FILES[name]: unit_limits.kernel(name, value) for name, value in properties.items()}
         score = None
         if capacity is not None or need.qos != qos.BURSTABLE:
-            main = min(mains, default=None) if one.role == SIDECAR else None
-            score = qos.oom_score_adj(need.qos, dict(one.requests).get(MEMORY, 0), capacity or 1, main_request=main)
-        found[one.name] = ContainerLimits(files, score)
-    return found
+            smallest = min(mains, default=None) if container.role == SIDECAR else None
+            request = dict(container.requests).get(MEMORY, 0)
+            score = qos.oom_score_adj(need.qos, request, capacity or 1, main_request=smallest)
+        limits[container.name] = ContainerLimits(files, score)
+    return limits
 
 
 def hook_words(limits: ContainerLimits) -> list[str]:
@@ -70,19 +73,19 @@ def shown(file: str, text: str) -> str:
 
 
 def is_no_limit(file: str, value: str) -> bool:
-    """Whether the kernel does without the file what it does with this value: no limit, or the default weight."""
+    """Whether a value changes nothing: no limit, or the default weight."""
     return value == "max" or (file == unit_limits.FILES["CPUWeight"] and value == unit_limits.DEFAULT_WEIGHT)
 
 
 def written(file: str, value: str) -> str:
-    """The text that is written to a file for a value: the same that is read back."""
+    """The text that is written to a file for a value. The kernel returns the same text."""
     return f"max {unit_limits.PERIOD}" if file == unit_limits.FILES["CPUQuota"] and value == "max" else value
 
 
 def declared_name(container: str, pod: str, names: t.Iterable[str]) -> t.Optional[str]:
-    """The declared container that a container of Podman is: by its name, or by that with its pod's before it (podman kube play).
+    """The declared name of a container of Podman; None where no declared name fits.
 
-    ``pod`` is the pattern of the pod's name.
+    ``container`` is Podman's name: the declared name, or POD-NAME after podman kube play. ``pod`` is the pattern of the pod's name.
     """
-    found = [name for name in names if container == name or fnmatchcase(container, f"{pod}-{name}")]
-    return max(found, key=len, default=None)
+    candidates = [name for name in names if container == name or fnmatchcase(container, f"{pod}-{name}")]
+    return max(candidates, key=len, default=None)

@@ -30,13 +30,13 @@ LISTED = 8  # devices that a message names one by one
 class DevicePool:
     """What a workload may be given: the devices that no other workload has, and what it had ``before``.
 
-    Containers take from it in the order in which they start. What one that ``running`` has stays with it.
+    Containers take from the pool in the order in which they start. A ``running`` workload keeps its devices.
     """
 
     def __init__(
         self, budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Grant], *, running: bool
     ) -> None:
-        """Raises Refused where there are too few for the workload as a whole."""
+        """Raises Refused where there are too few devices for the workload as a whole."""
         self.budget = budget
         self.name = need.workload.name
         self.before = before.devices if before else ()
@@ -70,11 +70,7 @@ class DevicePool:
         ]
         unhealthy = [one.id for one in devices if one.unhealthy]
         notes += [f"unhealthy: {named(unhealthy)}"] if len(unhealthy) > LISTED else []
-        why = (
-            f"{one.id} {one.unhealthy}" if one.bind else f"{one.id}: {one.unhealthy}"
-            for one in devices
-            if one.unhealthy
-        )
+        why = (f"{one.id}{'' if one.bind else ':'} {one.unhealthy}" for one in devices if one.unhealthy)
         notes += list(why)[:LISTED]
         elsewhere = self.budget.inputs.devices_elsewhere.get(resource, ())
         notes += elsewhere[:LISTED]
@@ -93,23 +89,21 @@ class DevicePool:
     def whole(self, need: ResourceRequirements, nodes: t.Sequence[int]) -> list[Demand]:
         """The demands of the workload as a whole."""
         asked = dict(need.requests)
-        kept = {one: {row.id for row in self.before if row.resource == one} for one in self.resources}
-        return [found for one in self.resources for found in self.demand(one, asked[one], kept[one], set(), nodes)]
+        kept = {name: {row.id for row in self.before if row.resource == name} for name in self.resources}
+        return [row for name in self.resources for row in self.demand(name, asked[name], kept[name], set(), nodes)]
 
     def of_container(self, container: str, amounts: Amounts, nodes: t.Sequence[int]) -> list[Demand]:
         """The demands of the next container."""
-        return [
-            found
-            for resource, count in amounts
-            for found in self.demand(
-                resource, count, self.had(container, resource), self.reusable.get(resource, set()), nodes
-            )
-        ]
+        demands = []
+        for resource, count in amounts:
+            reusable = self.reusable.get(resource, set())
+            demands += self.demand(resource, count, self.had(container, resource), reusable, nodes)
+        return demands
 
     def demand(
         self, resource: str, count: int, had: t.Collection[str], reusable: t.Collection[str], nodes: t.Sequence[int]
     ) -> list[Demand]:
-        """The demand of a resource, of a running workload for what it has and what is missing to that."""
+        """The demand of a resource. That of a running workload includes the devices which it has."""
         devices = self.budget.inputs.devices.get(resource, ())
         free = {one.id for one in self.free[resource]} | set(reusable)
         pinned = set(reusable)
@@ -117,10 +111,10 @@ class DevicePool:
             count = max(count, len(had))
             pinned = pinned.union(had)
             free |= pinned
-            # What is gone is on no node, and needs none.
+            # A device that is gone is on no node, and needs none.
             count -= len(pinned - {one.id for one in devices})
-        found = device_allocation.demand(resource, count, devices, free, nodes, pinned) if count > 0 else None
-        return [found] if found is not None else []
+        demand = device_allocation.demand(resource, count, devices, free, nodes, pinned) if count > 0 else None
+        return [demand] if demand is not None else []
 
     def take(self, container: str, role: str, amounts: Amounts, nodes: t.Optional[t.Collection[int]]) -> None:
         """Give the next container its devices. Raises Refused."""
@@ -144,7 +138,7 @@ class DevicePool:
 
 
 def free_devices(budget: NodeBudget, resource: str, workload: str) -> list[Device]:
-    """The devices of a resource that can be given to a workload: healthy ones that no other one has."""
+    """The devices of a resource that can be given to a workload: the healthy ones that no other workload has."""
     devices = budget.inputs.devices.get(resource, ())
     return [one for one in devices if not one.unhealthy and not budget.devices.other_shares(one, workload)]
 
@@ -157,45 +151,65 @@ def followed(
 ) -> list[Grant]:
     """The grants with the ids that their devices have now.
 
-    A resource that matches otherwise may find the same device under another id, and a CDI spec that is made again may give its id to
-    another device. A grant is for the device, not for the name: what has its identity is it, whatever it is called. Where that is not
-    seen, and the id is by now of a device that was granted as well, the granted one is gone: its place, or its file, is its id till then.
-    So is that of a ``running`` workload whose id a spec has for another device: its process was told of the files of its own one.
-    One that a spec has under a name that no resource matches (``undeclared``) is followed too; any other is known by its id alone.
+    A grant is for a device, not for its id: a changed match may find the device under another id, and a new CDI spec may give the id to
+    another device. ``undeclared`` are devices that no resource matches any more; those of a CDI spec are followed as well.
     """
-    known = {one.id: one for one in undeclared if one.cdi}
-    known.update((one.id, one) for found in devices.values() for one in found)
-    rows = [(grant.workload, one, identity(one)) for grant in granted for one in grant.devices]
-    owners = {one.id: name for name, one, own in rows if one.id in known and is_still(own, known[one.id])}
-    files = {file for one in known.values() for file in one.files}
-
-    def is_granted(device: Device, own: frozenset[str]) -> bool:
-        others = ((one, keys) for dummy, one, keys in rows if keys != own)
-        return any(is_same(one, device) or not keys.isdisjoint(identity(device)) for one, keys in others)
-
-    def now(workload: str, one: GrantedDevice) -> GrantedDevice:
-        own, device = identity(one), known.get(one.id)
-        if device is not None and is_still(own, device):
-            return one
-        same = next((other for other in known.values() if is_same(one, other)), None)
-        if same is not None and owners.setdefault(same.id, workload) == workload:
-            return one._replace(id=same.id, keys=tuple(sorted(same.keys)))
-        if device is None or not own or not ((device.cdi and workload in running) or is_granted(device, own)):
-            return one
-        # A file that one of the others has as well, such as one for control, is no name for it.
-        name = min(own, key=lambda key: (not PCI_ADDRESS.fullmatch(key), key in files, key))
-        return one._replace(id=name, keys=tuple(key for key in one.keys if key != one.id))
-
+    known = {device.id: device for device in undeclared if device.cdi}
+    known.update((device.id, device) for several in devices.values() for device in several)
+    names = DeviceIds(granted, known, running)
     return [
-        grant._replace(devices=tuple(now(grant.workload, one) for one in grant.devices)) if grant.devices else grant
+        grant._replace(devices=tuple(names.now(grant.workload, row) for row in grant.devices))
+        if grant.devices
+        else grant
         for grant in granted
     ]
+
+
+class DeviceIds:
+    """The ids that granted devices have among the ``known`` devices of the node."""
+
+    def __init__(self, granted: t.Sequence[Grant], known: t.Mapping[str, Device], running: t.Container[str]) -> None:
+        self.known = known
+        self.running = running
+        self.rows = [(row, identity(row)) for grant in granted for row in grant.devices]
+        self.owners = {
+            row.id: grant.workload
+            for grant in granted
+            for row in grant.devices
+            if row.id in known and is_still(identity(row), known[row.id])
+        }
+        self.files = {file for device in known.values() for file in device.files}
+
+    def is_granted(self, device: Device, own: frozenset[str]) -> bool:
+        """Whether a device is granted by another row than that with the identity ``own``."""
+        others = ((row, keys) for row, keys in self.rows if keys != own)
+        return any(is_same(row, device) or not keys.isdisjoint(identity(device)) for row, keys in others)
+
+    def now(self, workload: str, granted: GrantedDevice) -> GrantedDevice:
+        """A granted device with its present id.
+
+        A device that is not found is gone, and keeps its id. But where another granted device has that id by now, or the workload runs
+        and a CDI spec has that id for another device (the process uses the files of its own device), its address or file is its id.
+        """
+        own, device = identity(granted), self.known.get(granted.id)
+        if device is not None and is_still(own, device):
+            return granted
+        same = next((other for other in self.known.values() if is_same(granted, other)), None)
+        if same is not None and self.owners.setdefault(same.id, workload) == workload:
+            return granted._replace(id=same.id, keys=tuple(sorted(same.keys)))
+        if device is None or not own:
+            return granted
+        if not (device.cdi and workload in self.running) and not self.is_granted(device, own):
+            return granted
+        # Several devices may have a file in common, such as a control file: such a file is the last choice for an id.
+        name = min(own, key=lambda key: (not PCI_ADDRESS.fullmatch(key), key in self.files, key))
+        return granted._replace(id=name, keys=tuple(key for key in granted.keys if key != granted.id))
 
 
 def why_broken(budget: NodeBudget, grant: Grant, need: ResourceRequirements, *, running: bool, starting: bool) -> str:
     """Why the devices of a grant cannot stay as they are; "" when they can.
 
-    One that does not run keeps devices that are gone or unhealthy as well, since they may come back; it does not start with them.
+    A workload that does not run also keeps devices that are gone or unhealthy, since they may come back. It does not start with them.
     """
     wanted = {(name, resource): count for name, dummy, amounts in need.devices for resource, count in amounts}
     have = collections.Counter((one.container, one.resource) for one in grant.devices)
@@ -215,12 +229,12 @@ def why_broken(budget: NodeBudget, grant: Grant, need: ResourceRequirements, *, 
 
 def why_lost(budget: NodeBudget, device: GrantedDevice) -> str:
     """Why a granted device cannot be used; "" when it can."""
-    found = next((one for one in budget.inputs.devices.get(device.resource, ()) if one.id == device.id), None)
-    return "gone" if found is None else f"unhealthy ({found.unhealthy})" if found.unhealthy else ""
+    seen = next((one for one in budget.inputs.devices.get(device.resource, ()) if one.id == device.id), None)
+    return "gone" if seen is None else f"unhealthy ({seen.unhealthy})" if seen.unhealthy else ""
 
 
 def devices_only(grant: Grant) -> Grant:
-    """What is left of a grant that ends while its workload runs: its devices, which no other workload can have till then."""
+    """What is left of a grant that ends before its workload stops: the devices. No other workload can have them until it stops."""
     resources = {one.resource for one in grant.devices}
     amounts = tuple(row for row in grant.requests if row[0] in resources)
     return Grant(
@@ -242,7 +256,7 @@ def key_of(resource: str) -> str:
 
 
 def named(ids: t.Iterable[str]) -> str:
-    """Devices by name; of many the first ones."""
+    """The ids as a list for a message, at most LISTED of them."""
     listed = sorted(set(ids))
     more = f" and {len(listed) - LISTED} more" if len(listed) > LISTED else ""
     return ", ".join(listed[:LISTED]) + more

@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """The grants of workloads: the data of the checkpoint, and the slices of grants.
 
-A grant is keyed by its workload, and names the run of it that it was made for (``instance``) where it ends with that
-run: a restart finds its grant again, and the end of an earlier run cannot take away a later one's.
+A grant is keyed by its workload. A grant that ends with a run also names that run (``instance``): a restart finds its grant again,
+and the end of an earlier run does not end the grant of a later run.
 """
 
 from __future__ import annotations
@@ -28,23 +28,27 @@ from .resources import Amounts, amount_text
 if t.TYPE_CHECKING:
     from .resource_requirements import ResourceRequirements
 
-# At the top of the tree, so that the kernel can keep all others out (cpuset.cpus.partition).
+# At the top of the tree, so that the kernel can keep all other processes out (cpuset.cpus.partition).
 ISOLATED_SLICE = f"{EXCLUSIVE_PREFIX}isolated.slice"
 # Grants on NUMA nodes are compared with this after a reboot: bytes by node and resource.
 Totals = t.Mapping[int, t.Mapping[str, int]]
 # Larger than any list of CPUs, nodes or grants that Corral writes.
 ITEMS_LIMIT = 1 << 16
-NOT_OURS = (KeyError, TypeError, AttributeError, OverflowError)  # what reading other data than Corral's comes to
+NOT_OURS = (
+    KeyError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+)  # the errors from reading data that Corral did not write
 
 
 class Grant(NamedTuple):
     """The resources granted to one workload.
 
-    ``cpus`` are its exclusive CPUs; empty: it runs on the shared pool. ``containers`` has the CPUs of each
-    container of a pod, all of them within ``cpus``. ``mems`` are the NUMA nodes that its memory is bound to (None: not
-    bound), ``blocks`` the memory that it was promised there. ``requests`` and ``limits`` are as they were granted, ``since`` is in
-    seconds since the epoch. ``member`` is what its tenant knows of it. ``unit`` is the service that it is for, "" where the workload
-    is no unit. ``devices`` are those of its containers.
+    ``cpus``: its exclusive CPUs; empty: it runs on the shared pool. ``containers``: the CPUs of each container of a pod, within ``cpus``.
+    ``mems``: the NUMA nodes that its memory is bound to (None: not bound). ``blocks``: the memory that was granted there. ``requests``
+    and ``limits``: as granted. ``since``: seconds since the epoch. ``member``: its row in its tenant. ``unit``: its service; "" for a
+    workload that is not matched by a unit.
     """
 
     workload: str
@@ -73,7 +77,7 @@ class Grant(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """All grants, and the memory of the NUMA nodes (bytes) at the time they were made."""
+    """All grants, and the memory of the NUMA nodes (bytes) when the grants were made."""
 
     grants: tuple[Grant, ...] = ()
     totals: Totals = types.MappingProxyType({})
@@ -93,7 +97,7 @@ def slice_of_tenant(tenant: str) -> str:
 
 
 def workload_of(unit: str) -> t.Optional[str]:
-    """The workload whose slice this is, or the tenant: their slices look alike. None for any other unit."""
+    """The workload or tenant of a slice (the names of both have the same form); None for any other unit."""
     for prefix in (EXCLUSIVE_PREFIX, SHARED_PREFIX):
         if unit.startswith(prefix) and unit.endswith(".slice") and unit != ISOLATED_SLICE:
             within, dash, name = unit[len(prefix) : -len(".slice")].rpartition("-")
@@ -119,7 +123,7 @@ def exclusive(grants: t.Iterable[Grant]) -> CpuSet:
 
 
 def persistent(grants: t.Iterable[Grant]) -> tuple[Grant, ...]:
-    """The grants that are there after a reboot: those that end with a run are not."""
+    """The grants that survive a reboot: all but those that end with a run."""
     return tuple(grant for grant in grants if grant.hold == DECLARED)
 
 
@@ -139,14 +143,14 @@ def why_redeclared(before: Grant, after: Grant) -> str:
     return "its declaration changed" + (f": {', '.join(said)}" if said else "")
 
 
-def undeclared_runs(found: t.Iterable[Grant], needs: t.Iterable[ResourceRequirements]) -> list[Grant]:
-    """The grants for as long as a workload runs that the profile no longer declares by that name."""
+def undeclared_runs(granted: t.Iterable[Grant], needs: t.Iterable[ResourceRequirements]) -> list[Grant]:
+    """The grants with ``hold: running`` whose workload's name the profile no longer declares."""
     declared = {need.workload.name for need in needs}
-    return [grant for grant in found if grant.hold == RUNNING and grant.workload not in declared]
+    return [grant for grant in granted if grant.hold == RUNNING and grant.workload not in declared]
 
 
 def renamed(undeclared: t.Iterable[Grant], needs: t.Iterable[ResourceRequirements]) -> list[Grant]:
-    """Of these grants those whose units are declared under another name."""
+    """The grants whose units are now declared under another name."""
     units = {need.workload.pattern for need in needs if need.workload.is_unit}
     return [grant for grant in undeclared if grant.unit in units]
 
@@ -171,19 +175,19 @@ def grant_to_data(grant: Grant) -> dict[str, t.Any]:
         "requests": dict(grant.requests),
         "limits": dict(grant.limits),
         "member": None if grant.member is None else grant.member._asdict(),
-        "devices": [[*one[:3], list(one.keys)] for one in grant.devices],
+        "devices": [[*device[:3], list(device.keys)] for device in grant.devices],
     }
     if not grant.devices:
-        del data["devices"]  # A checkpoint without devices is as earlier versions write it.
+        del data["devices"]  # Earlier versions can read a checkpoint without devices.
     return data
 
 
 def from_data(data: t.Any) -> tuple[Checkpoint, tuple[str, ...]]:
     """What to_data wrote: the grants that can be read, and what is wrong with each of the others.
 
-    Raises ValueError where the data are no checkpoint, and where two of the grants hold one CPU or device.
+    Raises ValueError where the data are no checkpoint, and where two grants hold the same CPU or device.
     """
-    found: list[Grant] = []
+    grants: list[Grant] = []
     wrong: list[str] = []
     try:
         rows, nodes = data["grants"], data["nodes"]
@@ -194,22 +198,25 @@ def from_data(data: t.Any) -> tuple[Checkpoint, tuple[str, ...]]:
         raise ValueError(f"not as Corral writes it ({error})") from None
     for number, row in enumerate(rows):
         try:
-            found.append(_grant(row))
+            grants.append(_grant(row))
         except (*NOT_OURS, ValueError) as error:
             name = row.get("workload") if isinstance(row, dict) else None
             of = f" of {shown(name)}" if isinstance(name, str) else ""
             missing = f"no {error}" if isinstance(error, KeyError) else str(error)
             wrong.append(f"grant {number}{of} is not as Corral writes it ({missing})")
-    _check(found)
-    return Checkpoint(tuple(found), totals), tuple(wrong)
+    _check(grants)
+    return Checkpoint(tuple(grants), totals), tuple(wrong)
 
 
 def completed(kept: Checkpoint, others: t.Iterable[Grant]) -> Checkpoint:
-    """A checkpoint with the grants of further workloads, without the CPUs and devices that are granted in it."""
+    """A checkpoint with the grants of further workloads.
+
+    Left out are grants with CPUs, and devices of grants, that the checkpoint grants already.
+    """
     names, cpus = {grant.workload for grant in kept.grants}, exclusive(kept.grants)
-    devices = {one.id for grant in kept.grants for one in grant.devices}
-    more = (one for one in others if one.workload not in names and not one.cpus & cpus)
-    more = (one._replace(devices=tuple(each for each in one.devices if each.id not in devices)) for one in more)
+    held = {device.id for grant in kept.grants for device in grant.devices}
+    more = (grant for grant in others if grant.workload not in names and not grant.cpus & cpus)
+    more = (grant._replace(devices=tuple(row for row in grant.devices if row.id not in held)) for grant in more)
     return kept._replace(grants=(*kept.grants, *more))
 
 
@@ -228,7 +235,7 @@ def _grant(row: t.Any) -> Grant:
         since=_whole(row["since"]),
         member=_member(row.get("member")),  # Earlier versions know no tenants.
         unit=_text(row.get("unit", "")),
-        devices=_devices(row.get("devices", [])),  # Earlier versions know none.
+        devices=_devices(row.get("devices", [])),  # Earlier versions know no devices.
     )
 
 
@@ -241,13 +248,13 @@ def _text(value: t.Any) -> str:
 def _devices(rows: t.Any) -> tuple[GrantedDevice, ...]:
     if not isinstance(rows, list) or len(rows) > ITEMS_LIMIT:
         raise ValueError("devices that are not a list")
-    found = tuple(
+    devices = tuple(
         GrantedDevice(_text(container), _text(resource), _text(name), tuple(map(_text, keys)))
         for container, resource, name, keys in rows
     )
-    if len({one[:3] for one in found}) < len(found):
+    if len({one[:3] for one in devices}) < len(devices):
         raise ValueError("a device twice")
-    return found
+    return devices
 
 
 def _member(row: t.Any) -> t.Optional[Member]:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Which limits of tasks a node's administrator set: those that are not the kernel's or the distribution's own."""
+"""The limits of tasks that a node's administrator set: they differ from the kernel's and the distribution's defaults."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MEMORY_SHARE = 8
 
 
 class Limit(NamedTuple):
-    """A kernel limit: its value now, the one that a file gives at boot, and the defaults."""
+    """A kernel limit: its value now, its value in the files that are loaded at boot, and its defaults."""
 
     live: t.Optional[int]
     declared: t.Optional[int]
@@ -28,7 +28,7 @@ class Limit(NamedTuple):
 
     @property
     def chosen(self) -> t.Optional[int]:
-        """The value, when it was set; None when it is the kernel's or the distribution's own."""
+        """The value that an administrator set; None when it is a default."""
         live = self.live
         if live is not None and self.declared is None and any(low <= live <= high for low, high in self.usual):
             return None
@@ -36,13 +36,13 @@ class Limit(NamedTuple):
 
 
 def usual_pid_max(possible_cpus: int, given: t.Optional[int]) -> tuple[tuple[int, int], ...]:
-    """What kernel.pid_max is where it was not set; ``given`` is what the distribution's own files say."""
+    """The defaults of kernel.pid_max; ``given`` is the value in the distribution's files."""
     kernel = min(max(PID_MAX_LOW, PIDS_PER_CPU * possible_cpus), schema_pids.PID_MAX_HIGH)
     return ((kernel, kernel), *(() if given is None else ((given, given),)))
 
 
 def usual_threads_max(memory_kib: t.Optional[int], given: t.Optional[int]) -> tuple[tuple[int, int], ...]:
-    """What kernel.threads-max is where it was not set. The kernel counted the memory that was free early at boot."""
+    """The defaults of kernel.threads-max. The kernel computes it from the memory that is free early at boot."""
     spans = []
     for stack in STACKS_KIB if memory_kib else ():
         guess = (memory_kib or 0) // (stack * MEMORY_SHARE)

@@ -34,15 +34,14 @@ NO_POLICY = Policy("none")
 
 
 class AllocationInput(NamedTuple):
-    """What can be granted: the effective profile on this machine. ``memory`` has the bytes that may be granted by node
-    and resource, ``pids`` the tasks (None: not known).
-    On a node with a kubelet, only CPUs that it gives to no pod (``not_kubelets``) can be granted exclusively; ``kubelet`` is what a
-    refusal says of that. ``taken`` are the
-    CPUs that partitions have which are not Corral's: no grant can have them either; ``requested`` are those that other unmanaged
-    control groups request, and that a new grant gets only where nothing else fits (the validator refuses it then, and says who has
-    them). ``devices`` has those of each resource,
-    ``undeclared`` those that were granted and that no resource has any more, ``devices_elsewhere`` what a resource matches and an
-    earlier one has.
+    """What can be granted: the effective profile on this machine.
+
+    ``memory``: the bytes that may be granted by node and resource. ``pids``: the tasks (None: unknown).
+    ``kubelet``: what a refusal says of a kubelet here; then only CPUs that it gives to no pod (``not_kubelets``) can be granted exclusively.
+    ``taken``: CPUs of partitions that are not Corral's; no grant can have them. ``requested``: CPUs that other unmanaged control groups
+    request; a new grant gets them only where nothing else fits, and the validator then refuses it and names those control groups.
+    ``devices``: the devices of each resource. ``undeclared``: granted devices that no resource has any more. ``devices_elsewhere``: for
+    each resource, notes on matching devices that an earlier resource has.
     """
 
     profile: Profile
@@ -77,7 +76,7 @@ class AllocationInput(NamedTuple):
 
 
 class Refused(Exception):
-    """A workload cannot have what it requests; the text says what is missing and what to do. ``value`` is None where none is declared."""
+    """A workload cannot have what it requests; the text says what is missing and what to do. ``value`` is the declared value, if any."""
 
     def __init__(self, key: str, value: t.Optional[str], message: str) -> None:
         super().__init__(message)
@@ -86,7 +85,7 @@ class Refused(Exception):
 
 
 class NodeBudget:
-    """What is granted so far, and what is left: of CPUs, and of all that is counted."""
+    """What is granted so far, and what is left of CPUs, devices and counted resources."""
 
     def __init__(self, inputs: AllocationInput) -> None:
         self.inputs = inputs
@@ -113,7 +112,7 @@ class NodeBudget:
         self.devices.give(grant.workload, grant.devices)
 
     def take_back(self, grant: Grant) -> None:
-        """Take a grant that was charged out of the budget again."""
+        """Remove a charged grant from the budget."""
         del self.grants[grant.workload]
         self.version += 1
         self._count_blocks(grant, -1)
@@ -123,24 +122,24 @@ class NodeBudget:
         self.shared |= grant.cpus
 
     def free_beside_others(self, workload: str) -> CpuSet:
-        """The free CPUs without those that unmanaged control groups request, or that other workloads run on which are not decided on yet."""
+        """The free CPUs that no unmanaged control group requests and no running workload without a decision has."""
         others = (cpus for name, cpus in self.left.items() if name != workload)
         return self.free.difference(self.inputs.requested, *others)
 
     def devices_by_id(self) -> dict[str, Device]:
-        """The devices of the node by their ids, of all resources and of none."""
+        """The devices of the node by their ids, also those that no resource has."""
         if self.by_id is None:
             several = (*self.inputs.devices.values(), self.inputs.undeclared)
-            self.by_id = {one.id: one for devices in several for one in devices}
+            self.by_id = {device.id: device for devices in several for device in devices}
         return self.by_id
 
     @property
     def blocks(self) -> list[Block]:
-        """All memory that is promised on NUMA nodes, what is on the same nodes as one block."""
+        """All memory that is granted on NUMA nodes, summed by set of nodes and resource."""
         return [Block(nodes, resource, size) for (nodes, resource), (dummy, size) in self._blocks.items()]
 
     def block_holders(self) -> dict[str, tuple[Block, ...]]:
-        """The workloads that have it, for display."""
+        """The granted memory of each workload, for display."""
         return {grant.workload: grant.blocks for grant in self.grants.values() if grant.blocks}
 
     def _count_blocks(self, grant: Grant, sign: int) -> None:
@@ -150,7 +149,7 @@ class NodeBudget:
                 self._blocks[block.nodes, block.resource] = (count + sign, size + sign * block.size)
 
     def check_totals(self, need: ResourceRequirements, before: t.Optional[Grant]) -> None:
-        """The requests of all admitted workloads stay within what the node can give. Raises Refused.
+        """Raises Refused where the requests of all admitted workloads would exceed what the node can give.
 
         A workload keeps what it had, even where the node has less than before.
         """
@@ -184,13 +183,14 @@ class NodeBudget:
         return cpu.min_shared if cpu else 1
 
     def shared_without(self, cpus: CpuSet) -> CpuSet:
-        """Where shared workloads would run once ``cpus`` are gone as well."""
+        """The CPUs of shared workloads if ``cpus`` were granted as well."""
         left = self.shared - cpus
         return left if self.inputs.pools.strict else left | self.inputs.pools.reserved
 
     def may_keep(self, cpus: CpuSet) -> bool:
-        """Whether the shared pool is large enough without CPUs that are granted already: those that are offline count, for they take
-        no grant from a workload that runs on others. A new grant has to leave it enough CPUs that are online.
+        """Whether the shared pool stays large enough without the CPUs of an existing grant.
+
+        CPUs that are offline count as shared here, so that no running workload loses its grant to them. For a new grant they do not count.
         """
         left = self.shared_without(cpus)
         return bool(left) and len(left | self.inputs.topology.offline_present) >= self.min_shared
@@ -205,11 +205,11 @@ class NodeBudget:
 
 def allocatable(pools: Pools, memory: t.Mapping[int, t.Mapping[str, int]]) -> dict[str, int]:
     """What may be granted, capacity − reserved, by resource; ``memory`` has the bytes by node and resource."""
-    found = {CPU: 1000 * len(pools.allocatable)}
+    amounts = {CPU: 1000 * len(pools.allocatable)}
     for table in memory.values():
         for resource, size in table.items():
-            found[resource] = found.get(resource, 0) + size
-    return found
+            amounts[resource] = amounts.get(resource, 0) + size
+    return amounts
 
 
 def counted(grant: Grant) -> Amounts:

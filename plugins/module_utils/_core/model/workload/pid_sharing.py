@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Shared process namespaces: whether the containers of a workload share one PID namespace, as the kubelet's pods do.
+"""Shared process namespaces: whether the containers of a workload share a PID namespace, as the kubelet's pods do.
 
-Declared by ``share_process_namespace``: all containers in one namespace, or each in its own (pid_namespaces(7)). The node's
-own namespace is neither: a container in it sees all processes.
+With ``share_process_namespace`` all containers are in the same namespace, else each is in its own (pid_namespaces(7)). The node's own
+namespace is wrong in both cases: a container in it sees all processes.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ INFRA = "-infra"  # Podman's name of the container that holds a pod's namespaces
 
 
 class ContainerProcess(NamedTuple):
-    """The first process of a container: its PID, its PID namespace ("" where it cannot be read), the unit of its monitor
-    ("" without one), and when it started, as people read it ("" where that is not known).
+    """The first process of a container. ``namespace``: its PID namespace ("": cannot be read). ``unit``: the unit of its monitor ("": no
+    unit). ``started``: when it started, as text ("": unknown).
     """
 
     container: str
@@ -33,7 +33,7 @@ class ContainerProcess(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """How containers differ from what is declared; ``pid`` is of the first one named, and ``known`` whether it could be read."""
+    """How containers differ from the declaration. ``pid`` is that of the first container named; ``known`` is False if it cannot be read."""
 
     actual: str
     reason: str
@@ -42,46 +42,48 @@ class Difference(NamedTuple):
 
 
 def wanted(workload: Workload, tenant: str, tenants: t.Iterable[Tenant]) -> t.Optional[bool]:
-    """Whether the containers of a workload are to share a namespace (None: either is right), its tenant's word included."""
+    """Whether the containers of a workload are to share a namespace (None: either is right). A tenant can forbid it."""
     own = named(tenants, tenant)
     return False if own is not None and not own.share_process_namespace else workload.share_process_namespace
 
 
-def difference(shared: bool, found: t.Sequence[ContainerProcess], node: str) -> t.Optional[Difference]:
+def difference(shared: bool, processes: t.Sequence[ContainerProcess], node: str) -> t.Optional[Difference]:
     """What differs; None where nothing does. ``node`` is the node's own namespace."""
-    unread = [one for one in found if not one.namespace]
+    unread = [process for process in processes if not process.namespace]
     if unread:
-        names = ", ".join(one.container for one in unread)
+        names = ", ".join(process.container for process in unread)
         return Difference(names, f"the PID namespace of {names} cannot be read", unread[0].pid, known=False)
-    of_node = [one for one in found if one.namespace == node]
+    of_node = [process for process in processes if process.namespace == node]
     if of_node:
-        said = "; ".join(f"{cause(one)} has the host's PID namespace" for one in of_node)
+        said = "; ".join(f"{cause(process)} has the host's PID namespace" for process in of_node)
         return Difference("the host's", said, of_node[0].pid)
     groups: dict[str, list[ContainerProcess]] = {}
-    for one in found:
-        groups.setdefault(one.namespace, []).append(one)
+    for process in processes:
+        groups.setdefault(process.namespace, []).append(process)
     if shared and len(groups) > 1:
         kept = common(groups)
-        apart = [one for space, members in groups.items() if space != kept for one in members]
-        said = "; ".join(f"{cause(one)} does not share that of {groups[kept][0].container}" for one in apart)
-        return Difference("shared in part" if len(groups) < len(found) else "separate", said, apart[0].pid)
+        apart = [process for space, members in groups.items() if space != kept for process in members]
+        said = "; ".join(f"{cause(process)} does not share that of {groups[kept][0].container}" for process in apart)
+        return Difference("shared in part" if len(groups) < len(processes) else "separate", said, apart[0].pid)
     together = [members for members in groups.values() if len(members) > 1]
     if not shared and together:
         said = "; ".join(
-            f"{cause(one)} shares that of {members[0].container}" for members in together for one in members[1:]
+            f"{cause(process)} shares that of {members[0].container}" for members in together for process in members[1:]
         )
         return Difference("shared" if len(groups) == 1 else "shared in part", said, together[0][1].pid)
     return None
 
 
 def common(groups: t.Mapping[str, t.Sequence[ContainerProcess]]) -> str:
-    """The namespace that all should have: that of the pod's infra container, else the one with the most containers."""
-    infra = next((space for space, found in groups.items() if any(one.container.endswith(INFRA) for one in found)), "")
-    return infra or max(groups, key=lambda space: len(groups[space]))
+    """The namespace that all containers should have: the infra container's, else the namespace with the most containers."""
+    for space, members in groups.items():
+        if any(process.container.endswith(INFRA) for process in members):
+            return space
+    return max(groups, key=lambda space: len(groups[space]))
 
 
-def cause(one: ContainerProcess) -> str:
-    """A container with its process, and since when and by what it runs."""
-    since = f", since {one.started}" if one.started else ""
-    by = f"by {one.unit}" if one.unit.endswith(".service") else "by Podman, outside a service"
-    return f"{one.container} (PID {one.pid}{since}, started {by})"
+def cause(process: ContainerProcess) -> str:
+    """A container for a message: its process, when it started, and by which unit."""
+    since = f", since {process.started}" if process.started else ""
+    by = f"by {process.unit}" if process.unit.endswith(".service") else "by Podman, outside a service"
+    return f"{process.container} (PID {process.pid}{since}, started {by})"

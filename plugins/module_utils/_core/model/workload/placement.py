@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Where a workload goes: its NUMA nodes by the topology manager, then its CPUs and devices, and those of a pod's containers."""
+"""The place of a workload: the topology manager chooses its NUMA nodes, then it and the containers of a pod get CPUs and devices."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class Placement(NamedTuple):
 def place(
     budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Grant], *, running: bool = False
 ) -> Placement:
-    """Nodes, CPUs and devices for a need; what it had and may keep is taken first. One that is ``running`` keeps its devices.
+    """Nodes, CPUs and devices for a need. The workload keeps what it had as far as it may; while ``running`` it keeps all its devices.
 
-    CPUs that other workloads run on are only taken where there is no other way, and so are other NUMA nodes than those of the CPUs that
-    it had. Raises Refused.
+    First choice are free CPUs on the NUMA nodes of its former CPUs, then free CPUs on any node, last CPUs that other workloads still run
+    on. Raises Refused.
     """
     everything, beside = budget.free, budget.free_beside_others(need.workload.name)
     for free in (beside & near_cpus(budget, before), beside):
@@ -62,7 +62,7 @@ def place(
 
 
 def near_cpus(budget: NodeBudget, before: t.Optional[Grant]) -> CpuSet:
-    """The CPUs of the NUMA nodes on which a workload had CPUs that it can keep; empty where it had none, or nodes do not matter."""
+    """The CPUs of the NUMA nodes on which a workload can keep CPUs; empty without such CPUs or with the topology policy none."""
     kept = (before.cpus & budget.free) if before else cpuset.EMPTY
     if not kept or budget.inputs.policy.name == "none":
         return cpuset.EMPTY
@@ -72,7 +72,7 @@ def near_cpus(budget: NodeBudget, before: t.Optional[Grant]) -> CpuSet:
 def place_among(
     budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Grant], *, running: bool
 ) -> Placement:
-    """The same among the CPUs that are free in the budget. Raises Refused."""
+    """As place(), but all CPUs that are free in the budget are equal. Raises Refused."""
     kept = (before.cpus & budget.free) if before else cpuset.EMPTY
     pool = device_pool(budget, need, before, running=running)
     if need.qos != qos.GUARANTEED and pool is None:
@@ -91,7 +91,7 @@ def place_among(
 def device_pool(
     budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Grant], *, running: bool
 ) -> t.Optional[DevicePool]:
-    """The devices that a workload may be given; None for one that asks for none. Raises Refused."""
+    """The devices that a workload may be given; None where it requests no devices. Raises Refused."""
     if not need.devices:
         return None
     from . import device_placement  # A node on which no workload has devices does not load it.
@@ -103,7 +103,7 @@ def members_of(need: ResourceRequirements) -> tuple[tuple[Container, int], ...]:
     """The containers that are placed one by one, each with its number of exclusive CPUs."""
     if need.containers or not need.devices:
         return need.containers
-    return tuple((one, 0) for one in need.workload.containers)
+    return tuple((container, 0) for container in need.workload.containers)
 
 
 def place_whole(
@@ -121,7 +121,7 @@ def place_whole(
 
 
 def check_cpus(budget: NodeBudget, need: ResourceRequirements) -> None:
-    """Refuse what fits nowhere: too few CPUs left, or a count that whole cores cannot make up. Raises Refused."""
+    """Raises Refused where too few CPUs are left, or whole cores cannot make up the number of CPUs."""
     asked = need.cpus
     left = len(budget.free)
     if asked > left:
@@ -171,19 +171,19 @@ def affinity_of(
             f"topology policy {policy.name} is for at most {policy.max_nodes} NUMA nodes here, this machine has "
             f"{len(nodes)}: raise topology.options.max-allowable-numa-nodes",
         )  # fmt: skip
-    found = decide(policy, demands, nodes, distances(budget.inputs.topology))
-    if not found.admitted:
+    affinity = decide(policy, demands, nodes, distances(budget.inputs.topology))
+    if not affinity.admitted:
         raise Refused(
             "requests",
             requests_text(need),
-            f"topology policy {policy.name}: {'; '.join(found.reasons)}{budget.holders_note() if cpus else ''}: ask for less, "
+            f"topology policy {policy.name}: {'; '.join(affinity.reasons)}{budget.holders_note() if cpus else ''}: ask for less, "
             "release a workload, or declare another topology.policy",
         )
-    return found
+    return affinity
 
 
 def usable(budget: NodeBudget, free: CpuSet) -> CpuSet:
-    """The free CPUs that may be given out: with full-pcpus-only those of cores that are free as a whole."""
+    """The free CPUs that may be given out: with full-pcpus-only only the CPUs of cores that are free as a whole."""
     if not budget.inputs.options.full_pcpus_only:
         return free
     cores = budget.inputs.topology.cores
@@ -210,7 +210,7 @@ def take_all(
 
 
 def take(budget: NodeBudget, free: CpuSet, count: int, affinity: Affinity, kept: CpuSet = cpuset.EMPTY) -> CpuSet:
-    """``count`` of the free CPUs; those that the workload had are kept as far as they fit."""
+    """``count`` of the free CPUs. The workload keeps its former CPUs (``kept``) as far as they fit. Raises Refused."""
     options = budget.inputs.options
     near = kept & machine_cpus(budget, affinity.nodes) if affinity.nodes is not None else kept
     if options.full_pcpus_only:
@@ -218,20 +218,20 @@ def take(budget: NodeBudget, free: CpuSet, count: int, affinity: Affinity, kept:
         closed = budget.inputs.topology.siblings_of(near)
         near = closed if closed <= free | near else usable(budget, near)
     try:
-        found = take_more(budget, free, count, affinity, near)
+        taken = take_more(budget, free, count, affinity, near)
     except ValueError as error:
         raise Refused("requests.cpu", str(count), f"{error}{budget.holders_note()}") from None
-    outside = found - machine_cpus(budget, affinity.nodes) if affinity.nodes is not None else cpuset.EMPTY
+    outside = taken - machine_cpus(budget, affinity.nodes) if affinity.nodes is not None else cpuset.EMPTY
     if outside and budget.inputs.policy.name == topology_manager.SINGLE_NUMA_NODE:
         message = f"no {count} CPUs of NUMA node {cpuset.format(affinity.nodes or ())} can be given out together"
         raise Refused(
             "requests.cpu", str(count), f"topology policy {budget.inputs.policy.name}: {message}{budget.holders_note()}"
         )
-    return found
+    return taken
 
 
 def take_more(budget: NodeBudget, free: CpuSet, count: int, affinity: Affinity, near: CpuSet) -> CpuSet:
-    """``count`` CPUs with as many of the ``near`` ones as possible; where these cannot be completed, all are other CPUs.
+    """``count`` CPUs with as many of ``near`` as possible; of all free CPUs where these cannot be completed.
 
     Raises ValueError.
     """
@@ -252,47 +252,47 @@ def machine_cpus(budget: NodeBudget, nodes: t.Optional[frozenset[int]]) -> CpuSe
 
 
 def shared_out(budget: NodeBudget, need: ResourceRequirements, cpus: CpuSet) -> tuple[tuple[str, CpuSet], ...]:
-    """The CPUs of each container out of the pod's: those of an init container are free again for all after it."""
+    """The CPUs of each container out of the pod's. All later containers may use the CPUs of an init container again."""
     options = budget.inputs.options
-    left, found = cpus, []
+    left, containers = cpus, []
     for container, count in need.containers:
         own = allocation.allocate(budget.inputs.view, left, count, options) if count else cpuset.EMPTY
-        found.append((container.name, own))
+        containers.append((container.name, own))
         if container.role != INIT:
             left -= own
-    return tuple(found)
+    return tuple(containers)
 
 
 def place_each(budget: NodeBudget, need: ResourceRequirements, pool: t.Optional[DevicePool]) -> Placement:
-    """Container by container, each with its own nodes, as the kubelet does; what init containers had is used again."""
-    free, reusable, found = budget.free, cpuset.EMPTY, []
+    """Place each container on its own nodes, as the kubelet does. Later containers use the CPUs of init containers again."""
+    free, reusable, placed = budget.free, cpuset.EMPTY, []
     nodes: set[int] = set()
     devices = {name: amounts for name, dummy, amounts in need.devices}
     for container, count in members_of(need):
         own = cpuset.EMPTY
         amounts = devices.get(container.name, ())
         if count or amounts:
-            one = need._replace(requests=container.requests, limits=container.limits, cpus=count)
+            part = need._replace(requests=container.requests, limits=container.limits, cpus=count)
             demands = pool.of_container(container.name, amounts, numa_nodes(budget)) if pool else []
-            affinity = affinity_of(budget, one, count, reusable, demands)
+            affinity = affinity_of(budget, part, count, reusable, demands)
             own = take(budget, free | reusable, count, affinity, reusable) if count else cpuset.EMPTY
             if pool is not None:
                 pool.take(container.name, container.role, amounts, affinity.nodes)
             nodes |= affinity.nodes or set()
         if need.containers:
-            found.append((container.name, own))
+            placed.append((container.name, own))
         free -= own
         reusable = reusable | own if container.role == INIT else reusable - own
-    everything = cpuset.EMPTY.union(*(own for dummy, own in found))
+    everything = cpuset.EMPTY.union(*(own for dummy, own in placed))
     if len(everything) > need.cpus:
         message = "placed one by one its containers would take more CPUs than the pod needs"
         raise Refused("requests.cpu", str(need.cpus), message)
     affinity = Affinity(frozenset(nodes) or None, True, True, ())
-    return Placement(affinity, everything, tuple(found), tuple(pool.taken) if pool else ())
+    return Placement(affinity, everything, tuple(placed), tuple(pool.taken) if pool else ())
 
 
 def memory_demand(inputs: AllocationInput, need: ResourceRequirements) -> dict[str, int]:
-    """The memory and hugepages that NUMA nodes must have for it: a Guaranteed workload's, under the static policy."""
+    """The memory and hugepages that NUMA nodes must have for a workload: only a Guaranteed workload's, under the static policy."""
     if need.qos != qos.GUARANTEED or inputs.profile.memory.policy != STATIC:
         return {}
     return {name: amount for name, amount in need.requests if name == MEMORY or name.startswith(HUGEPAGES)}

@@ -36,9 +36,8 @@ Resources = t.Mapping[str, int]
 def qos_class(containers: t.Iterable[tuple[Resources, Resources]]) -> str:
     """The class of a workload whose containers have these (requests, limits).
 
-    A workload is Guaranteed if every container has limits for CPU and memory, and requests that equal them. Where
-    only a limit is given, the API makes it the request, too; so must the caller. With resources of the pod as a whole
-    these are the only "container".
+    A workload is Guaranteed if every container has limits for CPU and memory, and requests that equal them. Where only a limit is
+    given, the API takes it as the request too; so must the caller. For resources of a pod as a whole, pass them as one container.
     """
     requests, limits = dict.fromkeys(COMPUTE, 0), dict.fromkeys(COMPUTE, 0)
     all_limited = True
@@ -61,11 +60,11 @@ def oom_score_adj(
     share: int = 0,
     main_request: int | None = None,
 ) -> int:
-    """oom_score_adj of a container: the kernel kills the highest first when memory is short, from -1000 (never) to 1000.
+    """oom_score_adj of a container, from -1000 (never killed) to 1000. The kernel kills the highest score first.
 
-    ``request`` is the container's memory and ``capacity`` the machine's. ``share`` is what the pod as a whole asks for
-    beyond its containers, divided by their number. For a sidecar ``main_request`` is the smallest request of the main
-    containers: it is to live at least as long as they do.
+    ``request`` is the container's memory and ``capacity`` the machine's. ``share`` is the request of the pod as a whole beyond its
+    containers, divided by their number. ``main_request``, for a sidecar, is the smallest request of the main containers: the sidecar is
+    to live at least as long as they do.
     """
     if node_critical or qos == GUARANTEED:
         return GUARANTEED_OOM_SCORE_ADJ

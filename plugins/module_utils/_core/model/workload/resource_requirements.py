@@ -19,9 +19,9 @@ STATIC = "static"
 
 
 class ResourceRequirements(NamedTuple):
-    """``cpus`` is the number of exclusive CPUs (0: it shares), ``containers`` the same for each container of a pod, in the order in
-    which they start. ``requests`` and ``limits`` are of the whole, a pod's at its peak. ``note`` says why a Guaranteed
-    workload runs on the shared pool. ``member`` is what its tenant knows of it; ``barred`` says why it cannot have any.
+    """What a workload needs. ``cpus``: the number of exclusive CPUs (0: it shares). ``containers``: each container of a pod with its
+    number, in the order in which they start. ``requests`` and ``limits``: of the workload as a whole, a pod's at its peak. ``note``: why a
+    Guaranteed workload runs on the shared pool. ``member``: its row in its tenant. ``barred``: why no tenant admits it.
     """
 
     workload: Workload
@@ -43,12 +43,14 @@ class ResourceRequirements(NamedTuple):
     def devices(self) -> tuple[tuple[str, str, Amounts], ...]:
         """The devices that containers request, in the order in which they start: name, role, and number by resource.
 
-        A workload without containers is one without a name.
+        A workload without containers counts as a container without a name.
         """
         if not any(is_device(resource) for resource, dummy in self.requests):
             return ()
         members = self.workload.containers or (Container("", APP, self.workload.requests, ()),)
-        rows = ((one.name, one.role, tuple(row for row in one.requests if is_device(row[0]))) for one in members)
+        rows = (
+            (member.name, member.role, tuple(row for row in member.requests if is_device(row[0]))) for member in members
+        )
         return tuple(row for row in rows if row[2])
 
     @property
@@ -60,34 +62,34 @@ class ResourceRequirements(NamedTuple):
 def of(
     workload: Workload, cpu_policy: str, default_pids: t.Optional[int], member: t.Optional[Member] = None
 ) -> ResourceRequirements:
-    """What a workload needs under a CPU manager policy; ``default_pids`` limits its tasks where it does not."""
+    """What a workload needs under a CPU manager policy; ``default_pids`` is its limit of tasks if it declares none."""
     members = workload.containers or (Container("", APP, workload.requests, workload.limits),)
     requests = amounts_of([(one.role, dict(one.requests)) for one in members])
     limits = limits_of(members)
     if default_pids is not None:
         limits.setdefault(PIDS, default_pids)
-    found = qos.qos_class([(dict(one.requests), dict(one.limits)) for one in members])
-    member = member and member._replace(qos=found, priority=workload.priority)
+    qos_class = qos.qos_class([(dict(one.requests), dict(one.limits)) for one in members])
+    member = member and member._replace(qos=qos_class, priority=workload.priority)
     need = ResourceRequirements(
-        workload, found, 0, (), tuple(sorted(requests.items())), tuple(sorted(limits.items())), member=member
+        workload, qos_class, 0, (), tuple(sorted(requests.items())), tuple(sorted(limits.items())), member=member
     )
     if cpu_policy != STATIC:
         return need
-    if found != qos.GUARANTEED:
+    if qos_class != qos.GUARANTEED:
         return need._replace(note=without_memory(workload))
     own = [dict(one.requests).get(CPU, 0) for one in members]
     if any(milli % 1000 for milli in own):
         note = "not a whole number of CPUs: it runs on the shared pool, as in the kubelet"
         if workload.containers:
             note = "a container of it asks for a part of a CPU: the whole pod runs on the shared pool"
-        # Who asks for less than one CPU expects none of its own.
+        # A workload that asks for less than one CPU expects no exclusive CPU: no note.
         return need._replace(note=note if max(own) >= 1000 else "")
     containers = tuple((one, milli // 1000) for one, milli in zip(members, own))
     return need._replace(cpus=requests[CPU] // 1000, containers=containers)
 
 
 def without_memory(workload: Workload) -> str:
-    """The note on a workload that would have CPUs of its own if it limited its memory; "" for any other one."""
+    """The note on a workload that would have exclusive CPUs if it limited its memory; "" for any other workload."""
     amounts, asked = dict(workload.limits), dict(workload.requests)
     cpus = amounts.get(CPU, 0)
     if workload.containers or MEMORY in amounts or not cpus or cpus % 1000 or asked.get(CPU, cpus) != cpus:
@@ -101,7 +103,7 @@ def amounts_of(members: t.Sequence[tuple[str, t.Mapping[str, int]]]) -> dict[str
     Apps and sidecars run together; an init container runs with the sidecars that started before it (kubelet 1.36,
     resource helpers' PodRequests).
     """
-    found: dict[str, int] = {}
+    peaks: dict[str, int] = {}
     for resource in sorted({resource for dummy, amounts in members for resource in amounts}):
         sidecars = peak = apps = 0
         for role, amounts in members:
@@ -112,20 +114,20 @@ def amounts_of(members: t.Sequence[tuple[str, t.Mapping[str, int]]]) -> dict[str
                 sidecars += amount
             else:
                 apps += amount
-        found[resource] = max(peak, apps + sidecars)
-    return found
+        peaks[resource] = max(peak, apps + sidecars)
+    return peaks
 
 
 def limits_of(members: t.Sequence[Container]) -> dict[str, int]:
-    """The limits of the whole: of what every container limits. One without a limit may take what there is.
+    """The limits of a workload as a whole: only of resources that every container limits, since a container without a limit may take all.
 
-    Of hugepages and devices a container has none that it does not request (kubelet 1.36, HugePageLimits of a pod's cgroup).
+    Hugepages and devices are always limited: a container has only those that it requests (kubelet 1.36, HugePageLimits of a pod's cgroup).
     """
     limited = [set(dict(one.limits)) for one in members]
     common = set.intersection(*limited)
-    found = amounts_of([(one.role, dict(one.limits)) for one in members])
+    limits = amounts_of([(one.role, dict(one.limits)) for one in members])
     return {
         name: amount
-        for name, amount in found.items()
+        for name, amount in limits.items()
         if name in common or name.startswith(HUGEPAGES) or is_device(name)
     }

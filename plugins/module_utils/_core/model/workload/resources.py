@@ -16,7 +16,7 @@ Amounts = tuple[tuple[str, int], ...]
 
 
 def is_device(resource: str) -> bool:
-    """Whether a resource is one of devices: its name has a domain, as that of Kubernetes' extended resources."""
+    """Whether a resource is a device: its name has a domain, as the extended resources of Kubernetes have."""
     return "/" in resource
 
 
@@ -26,7 +26,7 @@ def hugepages(size_kib: int) -> str:
 
 
 def page_bytes(resource: str) -> int:
-    """The bytes of a page of a hugepage resource: ``hugepages-2Mi`` → 2097152."""
+    """The page size of a hugepage resource in bytes: ``hugepages-2Mi`` → 2097152."""
     return int(schema_quantities.PAGE_SIZE.read(resource[len(HUGEPAGES) :])) << 10
 
 

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""How the machine's tasks are divided: the reserve, and the limits of the top-level slices, which together leave the reserve free.
+"""How the machine's tasks are divided: the limits of the top-level slices together leave the reserve free.
 
-Capacity is min(kernel.pid_max, kernel.threads-max), allocatable is capacity less the reserve, as the kubelet has it (1.36,
-nodestatus and container manager). A slice with exclusive CPUs lies in no other slice, so each counts separately.
+Capacity is min(kernel.pid_max, kernel.threads-max); allocatable is capacity less the reserve, as in the kubelet (1.36, nodestatus and
+container manager). A slice with exclusive CPUs lies in no other slice, so it counts separately.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..profile.schema_types import CORRAL_SLICE
 from ..values.records import NamedTuple
 from .resources import PIDS
 
-if t.TYPE_CHECKING:  # A node without workloads does not pay for them.
+if t.TYPE_CHECKING:  # A node without workloads does not load it.
     from ..plan.context import Context
 
 PID_MAX = "kernel.pid_max"
@@ -27,14 +27,14 @@ LIMITS = (PID_MAX, THREADS_MAX)
 
 
 class Own(NamedTuple):
-    """``limit``: the tasks of a workload that may have CPUs of its own (None: not declared); ``slices``: of how many."""
+    """``limit``: the tasks of a workload that may have exclusive CPUs (None: not declared). ``slices``: how many slices it may have."""
 
     limit: t.Optional[int]
     slices: int
 
 
 def capacity(pids: Pids, live: t.Mapping[str, t.Optional[int]]) -> t.Optional[int]:
-    """The tasks that the machine may have once the profile is applied, ``live`` with what it does not declare."""
+    """The tasks that the machine may have once the profile is applied. ``live`` has the kernel's present limits."""
     limits = [pids.pid_max or live[PID_MAX], pids.threads_max or live[THREADS_MAX]]
     known = [limit for limit in limits if limit is not None]
     return min(known) if known else None
@@ -43,7 +43,7 @@ def capacity(pids: Pids, live: t.Mapping[str, t.Optional[int]]) -> t.Optional[in
 def coming(
     pids: Pids, live: t.Mapping[str, t.Optional[int]], before: t.Mapping[str, str]
 ) -> dict[str, t.Optional[int]]:
-    """``live`` with the limits that are declared no longer, which go back in this very plan (``before``, by key)."""
+    """``live`` after the plan has put back the limits that are no longer declared; ``before`` has their originals by key."""
     undeclared = {PID_MAX: pids.pid_max is None, THREADS_MAX: pids.threads_max is None}
     back = {key: int(text) for key, text in before.items() if undeclared.get(key) and text.isdecimal()}
     return {**live, **back}
@@ -55,29 +55,29 @@ def slices_of_profile(cpu: t.Optional[Cpu]) -> tuple[str, ...]:
 
 
 def exclusive_limits(context: Context) -> tuple[Own, ...]:
-    """The limits of the workloads that may have CPUs of their own.
+    """The limits of the workloads that may have exclusive CPUs.
 
-    Those that do not run now count as well, so that a start changes no other slice's limit. Of a template there can be as
-    many instances as the CPUs suffice for.
+    Workloads that do not run count as well, so that a start changes no other slice's limit. A template counts as many instances as there
+    are CPUs for.
     """
     if context.workloads is None:
         return ()
     assignable = len(context.pools.allocatable)
     needs = [need for need in context.workloads.needs if need.cpus]
     templates = {need.workload.template for need in needs if need.workload.is_template}
-    found = []
+    limits = []
     for need in needs:
         if need.workload.is_template or need.workload.template not in templates:
             count = max(assignable // need.cpus, 1) if need.workload.is_template else 1
-            found.append(Own(dict(need.limits).get(PIDS), count))
+            limits.append(Own(dict(need.limits).get(PIDS), count))
     known = {need.workload.name for need in needs}
-    # Runs that keep their CPUs, though none are declared for them any more.
+    # Runs that keep exclusive CPUs which are no longer declared.
     runs = (grant for grant in context.grants if grant.cpus and grant.workload not in known)
-    return (*found, *(Own(dict(grant.limits).get(PIDS), 1) for grant in runs))
+    return (*limits, *(Own(dict(grant.limits).get(PIDS), 1) for grant in runs))
 
 
 def asked(pids: Pids, own: t.Iterable[Own]) -> int:
-    """The sum of the declared limits of slices and, where there is a reserve, the sum of those of exclusive workloads."""
+    """The sum of the declared limits of slices; where a reserve is declared, also of the limits of exclusive workloads."""
     slices = sum(row.tasks_max for row in pids.slices)
     return slices + (sum((one.limit or 0) * one.slices for one in own) if pids.reserved is not None else 0)
 
@@ -90,7 +90,7 @@ def sharers(pids: Pids, cpu: t.Optional[Cpu], own: t.Iterable[Own]) -> list[str]
 
 
 def share(pids: Pids, cpu: t.Optional[Cpu], allocatable: t.Optional[int], own: t.Sequence[Own]) -> t.Optional[int]:
-    """TasksMax of each slice without a declared limit: an equal part of what the declared ones leave of ``allocatable``.
+    """TasksMax of each slice without a declared limit: an equal part of what the declared limits leave of ``allocatable``.
 
     None where nothing is reserved, the capacity is unknown (``allocatable`` is None), or every slice has a limit.
     """
