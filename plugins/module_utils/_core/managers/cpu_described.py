@@ -12,7 +12,7 @@ import typing as t
 from ..host import cgroup, systemd
 from ..host.files import Host
 from ..model.cpu import slices_as_profile
-from ..model.cpu.slices_as_profile import Slice
+from ..model.cpu.slices_as_profile import SeenSlice
 from ..model.profile.node_as_profile import ProfileFragment
 from ..model.systemd import unit_property
 from ..model.topology.topology import Topology
@@ -25,10 +25,10 @@ def describe(host: Host, topology: Topology) -> t.Sequence[ProfileFragment]:
     return [ProfileFragment(("cpu",), section, "the CPU pools")] if section else []
 
 
-def slice_of(host: Host, unit: str) -> Slice:
+def slice_of(host: Host, unit: str) -> SeenSlice:
     """A slice as it runs, or as its files will have it when it starts."""
     if cgroup.exists(host, unit):
         confined = cgroup.cpus(host, unit).requested
     else:
         confined = systemd.merged_cpus(unit_property.outside_run(systemd.unit_settings(host, unit, "AllowedCPUs")))
-    return Slice(unit, confined or None, cgroup.populated(host, unit))
+    return SeenSlice(unit, confined or None, cgroup.populated(host, unit))

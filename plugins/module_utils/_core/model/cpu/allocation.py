@@ -5,13 +5,13 @@
 # This module is private to the collection corral.node.
 """Which CPUs to take: what the kubelet's static CPU policy takes (takeByTopology and allocateCPUs, 1.36).
 
-A pick holds what is free and what is still needed; steps take from it one after another, largest units first. Every
-list is ordered by (free CPUs in the unit, id), so units already in use are filled before fresh ones are touched.
+A Pick holds the free CPUs and the number that is still needed; steps take CPUs one after another, largest units first. Every list is
+ordered by (free CPUs in the unit, id), so that units in use are filled before unused ones.
 
-The kubelet takes a core or socket for wholly free when its free CPUs equal an average (CPUs / cores, CPUs / sockets),
-which is wrong on machines with offline siblings or hybrid cores (kubernetes#124066). Here a unit is wholly free when
-all of its own online CPUs are; with the counts of the kubelet's tables given, the averages are used as there. For the
-same reason full-pcpus-only is a promise about the result here, and about the number of CPUs alone there.
+The kubelet takes a core or socket for wholly free when its free CPUs equal an average (CPUs / cores, CPUs / sockets). That is wrong on
+machines with offline siblings or hybrid cores (kubernetes#124066). Here a unit is wholly free when all of its online CPUs are free; only
+with the counts of the kubelet's tables given are the averages used. For the same reason full-pcpus-only promises whole cores in the
+result here; in the kubelet it promises only a number of CPUs.
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ __all__ = ["CpuInfo", "CpuTopology", "allocate", "counted", "of", "smt_problem",
 def take(view: CpuTopology, available: CpuSet, count: int, options: Options = DEFAULT) -> CpuSet:
     """``count`` CPUs out of ``available``, chosen as the options say.
 
-    Raises ValueError with the kubelet's text when there are not enough, and with full-pcpus-only when no whole cores
-    are so many CPUs.
+    Raises ValueError with the kubelet's text when there are not enough CPUs, and with full-pcpus-only when no whole cores add up.
     """
     return allocate(view, available, count, options)
 
@@ -62,10 +61,10 @@ def allocate(
     reusable: CpuSet = cpuset.EMPTY,
     affinity: frozenset[int] | None = None,
 ) -> CpuSet:
-    """``count`` CPUs out of ``available`` and ``reusable``, from the NUMA nodes of ``affinity`` as far as they last.
+    """``count`` CPUs out of ``available`` and ``reusable``, first from the NUMA nodes of ``affinity``.
 
-    With align-by-socket these are all CPUs of the nodes' sockets. ``reusable`` are the CPUs that ended containers of
-    the same pod leave. Raises ValueError as take() does.
+    With align-by-socket the sockets of these nodes come first. ``reusable`` are the CPUs of ended containers of the same pod. Raises
+    ValueError as take() does.
     """
     free = view.mask(available | reusable)
     near = 0 if affinity is None else free & _near(view, affinity, options)
@@ -76,9 +75,9 @@ def allocate(
 
 
 def smt_problem(view: CpuTopology, available: CpuSet, reserved: CpuSet, count: int) -> str | None:
-    """Why full-pcpus-only cannot give ``count`` CPUs, in the kubelet's words where it has some; None when it can.
+    """Why full-pcpus-only cannot give ``count`` CPUs, where possible in the kubelet's words; None when it can.
 
-    Usable are the cores that are ``available`` as a whole and without any reserved CPU.
+    Usable are the cores that are ``available`` as a whole and have no reserved CPU.
     """
     usable = _free_cores(view, view.mask(available - reserved))
     sizes = view.core_sizes or (1,)
@@ -117,18 +116,18 @@ def _take(view: CpuTopology, free: int, count: int, options: Options) -> int:
 
 
 def _group(view: CpuTopology) -> int:
-    """The CPUs of a core; of a large one where they differ, so that nearly all groups are whole cores."""
+    """The number of CPUs of a core; where cores differ that of the largest, so that nearly all groups are whole cores."""
     return view.num_cpus // view.num_cores if view.averages else max(view.core_sizes, default=1)
 
 
 def take_distributed(view: CpuTopology, free: int, count: int, group: int, spread: bool) -> int:
-    """Evenly from as few NUMA nodes as can be, ``group`` CPUs at a time; packed where that cannot be."""
+    """Take evenly from as few NUMA nodes as possible, ``group`` CPUs at a time; packed where no even division exists."""
     if count < 1 or count % group:
         return take_units(view, free, count, spread)
     pick = Pick(view, free, count)
     nodes = list(pick.ordered(NUMA))
     counts = [free_there for dummy, free_there in nodes]
-    from . import allocation_numa  # only one option needs it; each start waits for imports
+    from . import allocation_numa  # only one option needs this module, and each start waits for imports
 
     portions = allocation_numa.portions(counts, count, group, _fewest_nodes(view, count, group))
     if portions is None:
@@ -156,7 +155,7 @@ def _ceil(number: int, unit: int) -> int:
 
 
 def take_units(view: CpuTopology, free: int, count: int, spread: bool = False, uncore: bool = False) -> int:
-    """Whole nodes and sockets, with ``uncore`` then caches, then whole cores unless ``spread``, then single CPUs."""
+    """Take whole nodes and sockets, then with ``uncore`` caches, then whole cores unless ``spread``, then single CPUs."""
     pick = Pick(view, free, count)
     pick.take_whole(view.outer)
     pick.take_whole(view.inner)
@@ -190,7 +189,7 @@ class Pick:
     def ordered(self, level: int) -> t.Iterator[tuple[Unit, int]]:
         """The units that have free CPUs now, each with its number of free CPUs; units in use come first.
 
-        Outer units plainly, inner ones by their outer unit, cores by their inner unit, caches by their node.
+        Inner units are sorted by their outer unit first, cores by their inner unit, caches by their node.
         """
         free, above = self.free, self.view.above(level)
         if above is None:
@@ -217,7 +216,7 @@ class Pick:
         return unit.size
 
     def take_whole(self, level: int) -> None:
-        """Each wholly free unit that is not more than needed; the list is made once."""
+        """Take each wholly free unit that is not larger than what is needed; the list is made once."""
         if self.needed < self.view.smallest[level]:
             return
         for unit in self.whole(level):
@@ -227,7 +226,7 @@ class Pick:
                 return
 
     def take_uncores(self) -> None:
-        """Whole caches, then the rest from a single one when it fits there exactly."""
+        """Take whole caches, then the rest from a single cache if it fits there exactly."""
         view = self.view
         caches = [unit for unit, dummy in self.ordered(UNCORE)]
         if not view.averages or self.needed >= view.num_cpus // max(view.num_uncores, 1):
@@ -238,21 +237,21 @@ class Pick:
             self.take_partial_uncore(cache)
 
     def take_partial_uncore(self, cache: Unit) -> None:
-        """The first cores of a cache that have free CPUs, as many as could hold the rest, if it is just these."""
-        found = room = 0
+        """Take the first cores of a cache with free CPUs, if these CPUs are exactly as many as are still needed."""
+        taken = room = 0
         for core in self.view.parts(CORE, UNCORE)[cache.id]:
             if room >= self.needed:
                 break
             if core.mask & cache.mask & self.free:
-                found |= core.mask & self.free
+                taken |= core.mask & self.free
                 room += self.size(core, CORE)
-        if self.needed % 2 and self.view.num_cpus >= 2 * self.view.num_cores and size(found) > self.needed:
-            found ^= 1 << found.bit_length() - 1
-        if size(found) == self.needed:
-            self.take(found)
+        if self.needed % 2 and self.view.num_cpus >= 2 * self.view.num_cores and size(taken) > self.needed:
+            taken ^= 1 << taken.bit_length() - 1
+        if size(taken) == self.needed:
+            self.take(taken)
 
     def take_cpus(self, spread: bool) -> None:
-        """Single CPUs: by core in order, so that partly used cores come first, or by number in each socket."""
+        """Take single CPUs: in the order of cores, so that partly used cores come first, or by number in each socket."""
         if self.needed < 1:
             return
         free = self.free
@@ -264,10 +263,8 @@ class Pick:
 
 
 def _ordered(units: t.Iterable[Unit], free: int, within: int) -> list[tuple[Unit, int]]:
-    """The units that have a CPU ``within``, which are in ascending order, by how many are free."""
-    found = [(unit, size(unit.mask & free)) for unit in units if unit.mask & within]
-    found.sort(key=lambda one: one[1])
-    return found
+    """The units that have a CPU ``within``, each with its number of free CPUs, sorted by it. ``units`` are in ascending order."""
+    return sorted(((unit, size(unit.mask & free)) for unit in units if unit.mask & within), key=lambda row: row[1])
 
 
 # Whole cores.
@@ -283,7 +280,7 @@ def _free_cores(view: CpuTopology, free: int) -> list[Unit]:
 
 
 def _allocate_cores(view: CpuTopology, free: int, near: int, count: int, options: Options) -> int:
-    """What the kubelet takes when halves of cores are kept from it; if that splits one, any whole cores that fit."""
+    """What the kubelet takes of the wholly free cores; if it splits a core, any whole cores that add up. Raises ValueError."""
     cores = _free_cores(view, free)
     usable = sum(core.mask for core in cores)
     if count <= size(usable):
@@ -300,7 +297,7 @@ def _allocate_cores(view: CpuTopology, free: int, near: int, count: int, options
 
 
 def _sums(cores: t.Sequence[Unit]) -> list[int]:
-    """For each place in the list, as bits: to how many CPUs cores from there on can add up."""
+    """For each place in the list the sums of CPUs that cores from there on can add up to, as bits."""
     sums = [1]
     for core in reversed(cores):
         sums.append(sums[-1] | sums[-1] << core.size)
@@ -308,7 +305,7 @@ def _sums(cores: t.Sequence[Unit]) -> list[int]:
 
 
 def _add_up(cores: t.Sequence[Unit], sums: t.Sequence[int], count: int) -> int:
-    """The first cores in order that are ``count`` CPUs together."""
+    """The first cores in order that have ``count`` CPUs together."""
     taken = 0
     for core, rest in zip(cores, sums[1:]):
         if core.size <= count and rest >> count - core.size & 1:

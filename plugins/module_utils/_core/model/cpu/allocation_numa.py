@@ -5,17 +5,16 @@
 # This module is private to the collection corral.node.
 """How many CPUs each NUMA node gives when they are distributed evenly (takeByTopologyNUMADistributed, KEP-2902).
 
-The kubelet takes the fewest nodes that can share the CPUs evenly, in groups of CPUs, and among these the ones that
-leave the free CPUs of all nodes best balanced: the lowest standard deviation to three decimals, the first found of
-equal ones. What is left of an even division goes to some of the chosen nodes, a group at a time in turn.
+The kubelet takes the fewest nodes that can share the CPUs evenly, in groups of CPUs. Of several such combinations it takes that which
+leaves the free CPUs of all nodes best balanced: the lowest standard deviation to three decimals, the first of equal ones. The remainder
+of the division goes to some of the chosen nodes, a group at a time in turn.
 
-It looks at every combination of nodes, and in each at every subset for the remainder. Here the same one is found by
-skipping combinations that cannot be the best: of nodes with equally many free CPUs the first stands for all, and a combination is only
-continued while its best possible balance is better than the best one found. That is exact on machines of up to eight nodes
-with CPUs. On larger machines whose nodes are so uneven that more than LIMIT combinations are compared, the best found by then is taken: it
-is as even, but another choice of nodes might leave a better balance. Two errors of the kubelet 1.36 are not repeated:
-combinations of four and more nodes that overwrite one another in memory (a Go slice is kept without a copy), and a
-remainder that fits the nodes only in parts of groups, for which it loops for ever.
+The kubelet looks at every combination of nodes, and in each at every subset for the remainder. This search finds the same combination
+and skips those that cannot be the best: of nodes with equally many free CPUs only the first is tried, and a combination is continued only
+while its best possible balance is better than the best found. That is exact on machines of up to eight nodes with CPUs. On larger
+machines with very uneven nodes the search ends after LIMIT combinations with the best so far: the division is as even, but another
+choice of nodes might leave a better balance. Two errors of the kubelet 1.36 are not repeated: combinations of four and more nodes that
+overwrite one another in memory (a Go slice is kept without a copy), and an endless loop where a remainder fits only in parts of groups.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ import typing as t
 
 from ..values.records import NamedTuple
 
-# At most so many combinations are compared for one number of nodes.
+# The most combinations that are compared for one number of nodes.
 LIMIT = 4000
-# The search goes as deep as there are nodes.
+# The recursion is as deep as there are nodes.
 MOST_NODES = 128
 
 Portion = tuple[int, int]  # index of a node, CPUs
 
 
 def portions(free: t.Sequence[int], count: int, group: int, fewest: int) -> list[Portion] | None:
-    """What to take from which node, in this order; None when no number of nodes from ``fewest`` on can share evenly.
+    """The CPUs to take from each node, in this order; None when no number of nodes from ``fewest`` on can share evenly.
 
-    ``free`` has the free CPUs of each node that has some, in the kubelet's order of nodes; ``group`` divides ``count``.
+    ``free`` has the number of free CPUs of each node that has any, in the kubelet's order of nodes; ``group`` divides ``count``.
     """
     for number in range(fewest, min(count // group, len(free)) + 1):
         chosen = _Search(free, count, group, number).run()
@@ -47,7 +46,7 @@ def portions(free: t.Sequence[int], count: int, group: int, fewest: int) -> list
 
 
 class _Choice(NamedTuple):
-    """Nodes that give an equal share each, and those that give a group more each time they are named."""
+    """The nodes that give an equal share each; a node gives one group more each time it is in ``extra``."""
 
     balance: int
     nodes: tuple[int, ...]
@@ -72,11 +71,11 @@ class _Search:
         self.in_order = False
 
     def run(self) -> list[Portion] | None:
-        """The portions, or None when no combination has enough."""
+        """The portions; None when no combination has enough CPUs."""
         goal = self.lowest_balance((), 0)
         if goal is None:
             return None
-        # The fullest choice of nodes is often the best: knowing it first, the search in order skips nearly all others.
+        # The nodes with most free CPUs are often the best choice: evaluated first, they let the search skip nearly all others.
         self.best = self.evaluate(tuple(sorted(self.fullest_from(0)[: self.number])))
         if len(self.nodes) <= MOST_NODES:
             self.walk((), 0, goal)
@@ -84,7 +83,7 @@ class _Search:
         return shares + [(node, self.group) for node in self.best.extra]
 
     def walk(self, chosen: tuple[int, ...], start: int, goal: int) -> None:
-        """Combinations that begin with ``chosen``, in the kubelet's order."""
+        """Search the combinations that begin with ``chosen``, in the kubelet's order."""
         if len(chosen) == self.number:
             choice = self.evaluate(chosen)
             if self.improves(choice.balance):
@@ -103,12 +102,12 @@ class _Search:
                 self.walk((*chosen, node), at + 1, goal)
 
     def improves(self, balance: int) -> bool:
-        """Whether a choice is better than the best so far; an equal one counts as better until a choice has been found in order."""
+        """Whether a choice is better than the best so far. Until the walk has found its first choice, an equal one counts as better."""
         best = self.best
         return best is None or balance < best.balance or (balance == best.balance and not self.in_order)
 
     def balance(self, gain: int) -> int:
-        """Thousandths of the standard deviation of what is free after the sum of its squares has gone down by ``gain``."""
+        """The standard deviation of the free CPUs in thousandths, after the sum of their squares has gone down by ``gain``."""
         number = len(self.free)
         deviation = math.sqrt(number * (self.squares - gain) - self.total_after**2) / number
         return math.floor(deviation * 1000 + 0.5)
@@ -117,9 +116,9 @@ class _Search:
         return sum(_gain(self.free[node], self.share) for node in nodes)
 
     def lowest_balance(self, chosen: tuple[int, ...], start: int) -> int | None:
-        """A bound: no combination of ``chosen`` and nodes from ``start`` on has a lower balance. None when none has enough.
+        """A lower bound of the balance of ``chosen`` with nodes from ``start`` on; None when no such combination has enough CPUs.
 
-        The nodes with most free CPUs complete it, and each group of the remainder comes from the then fullest.
+        The bound is that of the nodes with most free CPUs, where the fullest node gives the next group of the remainder.
         """
         self.tries += 1
         missing = self.number - len(chosen)
@@ -136,7 +135,7 @@ class _Search:
         return self.fullest[start]
 
     def gain_of_rest(self, left: t.Iterable[int]) -> int | None:
-        """The highest gain of the remainder out of nodes with so much left, without the order of turns."""
+        """The highest gain that the remainder can have on nodes with so many CPUs left, whatever the order of turns."""
         heap = [-cpus for cpus in left]
         heapq.heapify(heap)
         gain = 0
@@ -149,25 +148,24 @@ class _Search:
         return gain
 
     def evaluate(self, nodes: tuple[int, ...]) -> _Choice:
-        """A combination with its best subset for the remainder; there must be enough."""
+        """A combination with its best subset for the remainder. The combination must have enough CPUs."""
         self.tries += 1
         gain = self.gain_of_shares(nodes)
         if not self.rest:
             return _Choice(self.balance(gain), nodes, ())
         able = [node for node in nodes if self.free[node] - self.share >= self.group]
         left = [self.free[node] - self.share for node in able]
-        found = self.one_each(left, gain)
+        best = self.one_each(left, gain)
         rest_gain = self.gain_of_rest(left)
         lowest = self.balance(gain + (rest_gain or 0))
-        if found is None or lowest < found[0]:
-            found = self.in_turns(left, gain, lowest, found)
-        return _Choice(found[0], nodes, tuple(able[index] for index in found[1]))
+        if best is None or lowest < best[0]:
+            best = self.in_turns(left, gain, lowest, best)
+        return _Choice(best[0], nodes, tuple(able[index] for index in best[1]))
 
     def one_each(self, left: list[int], gain: int) -> tuple[int, tuple[int, ...]] | None:
         """The best subset of nodes for at most one more group each; None when there are fewer nodes than groups.
 
-        The kubelet tries the larger subsets first, and the first nodes of a subset give: so the nodes to choose from
-        begin as the first few and become more.
+        In the kubelet larger subsets come first and the first nodes of a subset give: so the choice begins with the first nodes and widens.
         """
         if len(left) < self.rest:
             return None
@@ -213,25 +211,25 @@ class _Search:
 
 
 def _gain(free: int, given: int) -> int:
-    """By how much the square of what is free goes down."""
+    """By how much the square of the free CPUs goes down."""
     return free * free - (free - given) ** 2
 
 
 def _earliest(values: list[int], number: int, good: t.Callable[[list[int]], bool]) -> tuple[int, ...]:
-    """The first indexes in order whose values are good, where higher values are never worse."""
+    """The lowest indexes of ``number`` values that are good together; higher values are never worse."""
     chosen: list[int] = []
     for index in range(len(values)):
         left = number - len(chosen) - 1
         if left < 0:
             break
         others = sorted(values[index + 1 :], reverse=True)[:left]
-        if len(others) == left and good([*(values[one] for one in chosen), values[index], *others]):
+        if len(others) == left and good([*(values[at] for at in chosen), values[index], *others]):
             chosen.append(index)
     return tuple(chosen)
 
 
 def _subsets(values: list[int], number: int, start: int = 0) -> t.Iterator[tuple[int, ...]]:
-    """Indexes of so many values in order; of equal sequences of values only the first."""
+    """The indexes of each choice of ``number`` values, in order; of choices with equal values only the first."""
     if not number:
         yield ()
         return

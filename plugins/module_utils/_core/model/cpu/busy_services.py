@@ -13,7 +13,7 @@ from ..values import cpuset
 from ..values.records import NamedTuple
 
 SHOWN = 6
-LEAST = 0.01  # of a CPU on average: below that it does not matter
+LEAST = 0.01  # of a CPU on average: a service that uses less does not matter
 HINT = (
     "move a service that needs more CPUs to machine.slice or corral.slice (Slice= in a drop-in, "
     "then a restart), or add its slice to cpu.shared.slices"
@@ -30,17 +30,21 @@ class Service(NamedTuple):
 
     @property
     def cpus(self) -> float:
-        """The CPUs it has used on average since it started."""
+        """The CPUs that it has used on average since it started; 0 if its age is unknown."""
         return self.used / max(self.age, 1.0) if self.age is not None else 0.0
 
 
 def note(unit: str, now: frozenset[int], wanted: frozenset[int], services: t.Iterable[Service]) -> t.Optional[str]:
-    """One line that names a slice that will have fewer CPUs and its busy services; None when it has no busy service."""
-    busy = sorted((one for one in services if one.cpus >= LEAST), key=lambda one: (-one.cpus, one.name))
+    """One line about a slice that will have fewer CPUs, with its busy services; None when it has none."""
+    busy = sorted(
+        (service for service in services if service.cpus >= LEAST), key=lambda service: (-service.cpus, service.name)
+    )
     if not busy:
         return None
-    total = sum(one.cpus for one in busy)
-    rows = ", ".join(f"{one.name}{by(one)} {one.cpus:.2f} over {span(one.age or 0)}" for one in busy[:SHOWN])
+    total = sum(service.cpus for service in busy)
+    rows = ", ".join(
+        f"{service.name}{by(service)} {service.cpus:.2f} over {span(service.age or 0)}" for service in busy[:SHOWN]
+    )
     more = f" and {len(busy) - SHOWN} more" if len(busy) > SHOWN else ""
     count = f"{len(wanted)} CPU{'' if len(wanted) == 1 else 's'}"
     return (
@@ -49,10 +53,10 @@ def note(unit: str, now: frozenset[int], wanted: frozenset[int], services: t.Ite
     )
 
 
-def by(one: Service) -> str:
-    """The command, where the unit's name does not say it."""
-    stem = one.name.rpartition("/")[2].rpartition(".")[0]
-    return "" if not one.command or one.command in stem else f" ({one.command})"
+def by(service: Service) -> str:
+    """The command of a service, where the unit's name does not contain it."""
+    stem = service.name.rpartition("/")[2].rpartition(".")[0]
+    return "" if not service.command or service.command in stem else f" ({service.command})"
 
 
 def span(age: float) -> str:

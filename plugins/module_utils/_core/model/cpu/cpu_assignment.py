@@ -15,7 +15,7 @@ from .pools import Pools
 if t.TYPE_CHECKING:
     from ..workload.grants import Grant
 
-# From the first to the last: a CPU that slices of two pools have is shown in the first one.
+# A CPU that slices of two pools have is shown in the pool that comes first here.
 KINDS = ("isolated", "exclusive", "reserved", "shared")
 
 
@@ -27,18 +27,18 @@ class Assignment(NamedTuple):
 
 
 def declared(pools: Pools, grants: t.Iterable[Grant]) -> dict[int, Assignment]:
-    """The assignment of each CPU that is in a pool; ``pools`` are those with the granted CPUs taken out."""
-    found = {cpu: Assignment(kind) for kind in reversed(KINDS) for cpu in getattr(pools, kind)}
-    found.update((cpu, Assignment("exclusive", grant.workload)) for grant in grants for cpu in grant.cpus)
-    return found
+    """The assignment of each CPU that is in a pool; ``pools`` are without the granted CPUs."""
+    assignments = {cpu: Assignment(kind) for kind in reversed(KINDS) for cpu in getattr(pools, kind)}
+    assignments.update((cpu, Assignment("exclusive", grant.workload)) for grant in grants for cpu in grant.cpus)
+    return assignments
 
 
 def in_force(slices: t.Mapping[str, Assignment], effective: t.Mapping[str, frozenset[int]]) -> dict[int, Assignment]:
     """The assignment of each CPU that a slice of the profile may use now.
 
-    ``slices`` says what each of them is for, ``effective`` which CPUs it has.
+    ``slices`` has the assignment of each slice, ``effective`` its CPUs.
     """
-    found: dict[int, Assignment] = {}
-    for unit, assignment in sorted(slices.items(), key=lambda one: (-KINDS.index(one[1].pool), one)):
-        found.update(dict.fromkeys(effective.get(unit, ()), assignment))
-    return found
+    assignments: dict[int, Assignment] = {}
+    for unit, assignment in sorted(slices.items(), key=lambda row: (-KINDS.index(row[1].pool), row)):
+        assignments.update(dict.fromkeys(effective.get(unit, ()), assignment))
+    return assignments

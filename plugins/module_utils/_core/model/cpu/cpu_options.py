@@ -11,7 +11,7 @@ from ..values.records import NamedTuple
 
 
 class Options(NamedTuple):
-    """Reserved CPUs are kept free of all workloads unless ``strict_cpu_reservation`` is off; the kubelet defaults to off."""
+    """With ``strict_cpu_reservation`` no workload runs on reserved CPUs; the kubelet's default is off."""
 
     full_pcpus_only: bool = False
     distribute_cpus_across_numa: bool = False

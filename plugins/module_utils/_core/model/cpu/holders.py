@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""An index of CPUs: the slices that have each one, and which others can get it."""
+"""An index of CPUs: the slices that have each CPU, and whether further slices can get it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def no_units(cpus: t.Collection[int]) -> Units:
 class Holders:
     """The CPUs that each slice has.
 
-    ``units`` are the slices that have a CPU. ``open`` are the CPUs that one more exclusive slice can get (True: no slice
-    has them) and one more shared slice (False: no exclusive slice has them).
+    ``units`` are the slices that have a CPU. ``open`` has the CPUs that another exclusive slice can get (True: no slice has them), and
+    those that another shared slice can get (False: no exclusive slice has them).
     """
 
     def __init__(self, cpus: t.Collection[int]) -> None:
@@ -30,7 +30,7 @@ class Holders:
         self.open = {True: set(cpus), False: set(cpus)}
 
     def put(self, unit: str, exclusive: bool, cpus: frozenset[int]) -> list[int]:
-        """Give a slice these CPUs and no others; the released CPUs that other slices can get now."""
+        """Give a slice exactly these CPUs. Returns the CPUs that it released and that other slices can get now."""
         before = self.now.get(unit, frozenset())
         self.now[unit] = cpus
         for cpu in cpus - before:
@@ -41,10 +41,7 @@ class Holders:
         return [cpu for cpu in sorted(before - cpus) if self.release(cpu, unit, exclusive)]
 
     def release(self, cpu: int, unit: str, exclusive: bool) -> bool:
-        """Take a CPU from a slice; False unless another slice can get it now, or now has it exclusively.
-
-        Exclusively also means: beside shared slices that have the CPU without a request.
-        """
+        """Take a CPU from a slice. Returns whether another slice can get it now, or is now the only exclusive slice that has it."""
         self.units[exclusive][cpu].discard(unit)
         own, others = self.units[True][cpu], self.units[False][cpu]
         if own:
@@ -57,5 +54,5 @@ class Holders:
         return True
 
     def has_alone(self, cpu: int, unit: str) -> bool:
-        """Whether an exclusive slice has a CPU, and no other slice has it."""
+        """Whether an exclusive slice has a CPU that no other slice has."""
         return self.units[True][cpu] == {unit} and not self.units[False][cpu]

@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """The kernel's partitions: no other slice has the CPUs of a top-level slice that is a partition (cgroup-v2.rst, cpuset.cpus.partition).
 
-On kernels before 7 a sibling that requests a partition's CPUs makes it invalid without an error, and it stays invalid when the sibling is
-gone: so each partition is read back, and is drift while it is not valid.
+On kernels before 7 a sibling that requests CPUs of a partition makes the partition invalid without an error, and it stays invalid after
+the sibling is gone. So each partition is read back, and is drift while it is not valid.
 """
 
 from __future__ import annotations
@@ -22,23 +22,21 @@ from ..values.records import NamedTuple
 from ..workload.grants import ISOLATED_SLICE, is_exclusive
 
 PROPERTY = "cpuset.cpus.partition"
-# systemd 262 and later. Corral leaves it empty: then systemd does not touch the kernel's file, through reloads and
-# changes of other properties, and what is written there is the same on all versions (tried on 252, 257 and 262).
+# systemd 262 and later. Corral leaves the property empty: then systemd does not write the kernel's file, not even at a reload or a
+# change of other properties, and Corral writes the same on all versions (tried on 252, 257 and 262).
 SYSTEMD_PROPERTY = "CPUSetPartition"
 MEMBER, ROOT, UNBALANCED = "member", "root", "isolated"
 MANAGER = "cpu"
-# Part of the reason that the kernel gives when CPUs of isolcpus= prevent a partition (perr_strings).
+# A word of the kernel's reason when CPUs of isolcpus= prevent a partition (perr_strings).
 HOUSEKEEPING = "housekeeping"
-# A partition that the kernel refused although no sibling overlaps is written again after so many seconds.
+# The seconds after which a partition is written again that the kernel refused although no sibling overlaps.
 RETRY_SECONDS = 600
 
 
 class PartitionState(NamedTuple):
-    """A slice as observed: whether it exists, the content of the kernel's file (None: no such file) and the CPUs that it
-    requests (None: no cpuset yet); ``rest`` are the CPUs that the kernel leaves to all other control groups.
-
-    ``offline`` is whether it moves because none of its CPUs is online: kernel 6.1 still shows a partition then, which has no
-    CPU.
+    """A slice as observed. ``text``: the content of the kernel's file (None: no such file). ``cpus``: the CPUs that it requests (None: no
+    cpuset yet). ``rest``: the CPUs that the kernel leaves to all other control groups. ``offline``: none of its CPUs is online, so that
+    it moves; kernel 6.1 then still shows a partition, which has no CPU.
     """
 
     exists: bool
@@ -48,32 +46,32 @@ class PartitionState(NamedTuple):
     offline: bool = False
 
     def in_force(self, kind: str) -> bool:
-        """Whether it is a valid partition of this kind, so that the kernel keeps others off its CPUs."""
+        """Whether the slice is a valid partition of this kind, so that the kernel keeps other threads off its CPUs."""
         return self.text == kind and (kind == MEMBER or not (self.offline or (self.cpus or frozenset()) & self.rest))
 
 
 def wanted(cpu: Cpu, units: t.Mapping[str, frozenset[int]], at_boot: frozenset[int] = cpuset.EMPTY) -> dict[str, str]:
     """The slices that are to be partitions, each with its kind; none where the profile turns partitions off.
 
-    ``at_boot`` are the CPUs of isolcpus=. The kernel does not balance load there, and from 6.7 on it allows them in no partition
-    that balances load (prstate_housekeeping_conflict): a slice that has only such CPUs becomes "isolated", which 6.1 and 7.2 accept.
+    ``at_boot`` are the CPUs of isolcpus=. The kernel does not balance load there, and from 6.7 on allows them only in partitions without
+    load balancing (prstate_housekeeping_conflict): a slice that has only such CPUs becomes "isolated", which 6.1 and 7.2 accept.
     """
     if cpu.partitions == "off":
         return {}
     kinds = {unit: UNBALANCED if cpus <= at_boot else ROOT for unit, cpus in units.items() if is_exclusive(unit)}
     if ISOLATED_SLICE in kinds and cpu.isolated is not None and not cpu.isolated.load_balance:
-        # Without load balancing, threads that set no affinity pile up on one CPU, so only a profile that asks for it gets it.
+        # Without load balancing, threads without an affinity pile up on one CPU: so only the profile can turn it off.
         kinds[ISOLATED_SLICE] = UNBALANCED
     return kinds
 
 
-def housekeeping_conflict(kind: str, found: PartitionState, at_boot: frozenset[int]) -> str:
+def housekeeping_conflict(kind: str, slice_state: PartitionState, at_boot: frozenset[int]) -> str:
     """Why the kernel makes no partition of a slice with CPUs of isolcpus=, and what to do; "" for any other slice.
 
-    6.12 refuses both kinds, 7.2 the kind root. No write can change that, so it is no drift: the slice has its cpuset, as on nodes where
-    there are no partitions.
+    Kernel 6.12 refuses both kinds, 7.2 the kind root. No write can change that, so this is not drift: the slice keeps its cpuset, as on
+    nodes without partitions.
     """
-    in_the_way, text = (found.cpus or cpuset.EMPTY) & at_boot, found.text or ""
+    in_the_way, text = (slice_state.cpus or cpuset.EMPTY) & at_boot, slice_state.text or ""
     if not in_the_way or not text.startswith(f"{kind} invalid") or HOUSEKEEPING not in text:
         return ""
     return (
@@ -83,22 +81,22 @@ def housekeeping_conflict(kind: str, found: PartitionState, at_boot: frozenset[i
 
 
 def change(
-    unit: str, target: str, kind: str, found: PartitionState, rivals: t.Mapping[str, frozenset[int]]
+    unit: str, target: str, kind: str, slice_state: PartitionState, rivals: t.Mapping[str, frozenset[int]]
 ) -> t.Optional[Change]:
     """The change that makes a slice a partition of this kind, or ends its partition; None when it is in sync.
 
     ``target`` is the kernel's file, ``rivals`` the CPUs that unmanaged siblings request.
     """
-    if found.exists and found.in_force(kind):
+    if slice_state.exists and slice_state.in_force(kind):
         return None
     step = make_step.partition(target, kind, CPUS)
-    requested = found.cpus or frozenset()
+    requested = slice_state.cpus or frozenset()
     by = [f"{name} ({cpuset.format(cpus & requested)})" for name, cpus in rivals.items() if cpus & requested]
     verdict = DRIFT
     steps: tuple[Step, ...] = (step,)
     if kind == MEMBER:
         reason = "the profile wants no partition here"
-    elif found.exists and found.text is None and found.cpus is not None:
+    elif slice_state.exists and slice_state.text is None and slice_state.cpus is not None:
         reason = "this kernel has no cpuset.cpus.partition: set cpu.partitions: off"
         verdict, steps = UNCHANGEABLE, ()
     elif by:
@@ -107,15 +105,15 @@ def change(
             "empty cpuset.cpus of that control group"
         )
         verdict, steps = UNCHANGEABLE, ()
-    elif found.text == kind and found.offline:
+    elif slice_state.text == kind and slice_state.offline:
         reason = f"none of its CPUs {cpuset.format(requested)} is online"
-    elif found.text == kind:
-        reason = f"others still have CPUs {cpuset.format(requested & found.rest)} of it"
-    elif found.text in (None, MEMBER):
+    elif slice_state.text == kind:
+        reason = f"others still have CPUs {cpuset.format(requested & slice_state.rest)} of it"
+    elif slice_state.text in (None, MEMBER):
         reason = "not a partition yet: the kernel does not keep others out"
     else:
-        reason = f"the partition is not in force: {found.text}"
-    return Change(MANAGER, unit, PROPERTY, found.text, kind, reason, target, steps, verdict)
+        reason = f"the partition is not in force: {slice_state.text}"
+    return Change(MANAGER, unit, PROPERTY, slice_state.text, kind, reason, target, steps, verdict)
 
 
 def foreign_change(unit: str, kind: str, value: str, file: str) -> Change:
@@ -125,5 +123,5 @@ def foreign_change(unit: str, kind: str, value: str, file: str) -> Change:
 
 
 def too_soon(attempt: Attempt, context: Context) -> bool:
-    """Whether the kernel refused it less than RETRY_SECONDS ago, and neither the profile changed nor the node booted."""
+    """Whether the kernel refused a partition less than RETRY_SECONDS ago, without a new profile or a boot since then."""
     return not context.fresh and 0 <= context.now - attempt.time < RETRY_SECONDS

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The CPU pools of one node: a profile's intent compiled against what the machine has.
+"""The CPU pools of one node: a profile's intent compiled for this machine.
 
-Reserved, isolated and shared are disjoint and together all online CPUs; none that was asked for is empty. The same
-profile gives the same pools on the same machine: every choice goes by lowest number.
+The reserved, isolated and shared pool are disjoint and together have all online CPUs; a declared pool is never empty. The same profile
+gives the same pools on the same machine: every choice takes the lowest number.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from . import allocation
 
 POOLS = ("reserved", "shared", "isolated", "exclusive")
 
-# At most so many split cores, interfaces or devices are named in one message.
+# The most split cores, interfaces or devices that a message names.
 NAMED = 8
 
 
 class Pools(NamedTuple):
-    """``per_numa`` has the pools by NUMA node; ``notes`` are hints for the user that are no errors."""
+    """The pools of a node, and by NUMA node in ``per_numa``; ``notes`` are hints for the user, not errors."""
 
     online: CpuSet
     reserved: CpuSet
@@ -45,8 +45,8 @@ class Pools(NamedTuple):
         return self.online - self.reserved - self.isolated
 
 
-class _Found(NamedTuple):
-    """What a compilation collects."""
+class _Findings(NamedTuple):
+    """The problems and notes of a compilation."""
 
     problems: list[Problem]
     notes: list[str]
@@ -61,30 +61,30 @@ def compute(profile: Profile, topology: Topology) -> Pools:
 
     Raises CorralError with all problems: CPUs that are not online, places that do not exist, overlaps, an empty pool.
     """
-    found = _Found([], [])
+    findings = _Findings([], [])
     cpu = profile.cpu
     if cpu is None:
-        found.notes.append("the profile has no cpu section: all CPUs are shared, and Corral leaves them alone")
-        return _pools(topology, cpuset.EMPTY, cpuset.EMPTY, found.notes, strict=True)
+        findings.notes.append("the profile has no cpu section: all CPUs are shared, and Corral leaves them alone")
+        return _pools(topology, cpuset.EMPTY, cpuset.EMPTY, findings.notes, strict=True)
     if not topology.online:
         raise CorralError(Problem("cpu", None, "no CPU can be seen here: name a root that has sys/devices/system/cpu"))
-    reserved = _reserved(cpu, topology, found)
-    isolated = _isolated(cpu, topology, reserved, found)
-    if not found.problems and reserved | isolated == topology.online:
-        _refuse_all_taken(cpu, topology, reserved, isolated, found)
-    if found.problems:
-        raise CorralError(*found.problems)
-    _note_oddities(topology, reserved, isolated, found.notes)
-    return _pools(topology, reserved, isolated, found.notes, strict=cpu.strict)
+    reserved = _reserved(cpu, topology, findings)
+    isolated = _isolated(cpu, topology, reserved, findings)
+    if not findings.problems and reserved | isolated == topology.online:
+        _refuse_all_taken(cpu, topology, reserved, isolated, findings)
+    if findings.problems:
+        raise CorralError(*findings.problems)
+    _note_oddities(topology, reserved, isolated, findings.notes)
+    return _pools(topology, reserved, isolated, findings.notes, strict=cpu.strict)
 
 
 def workload_cpus(pools: Pools) -> CpuSet:
-    """The CPUs on which shared workloads run. As in the kubelet, reserved CPUs are left out only under strict-cpu-reservation."""
+    """The CPUs of shared workloads. As in the kubelet, they include the reserved CPUs unless strict-cpu-reservation is on."""
     return pools.shared if pools.strict else pools.shared | pools.reserved
 
 
 def with_exclusive(pools: Pools, exclusive: CpuSet) -> Pools:
-    """The pools when workloads have these CPUs exclusively: they are taken out of the shared pool."""
+    """The pools with these CPUs moved from the shared pool to the exclusive one."""
     if not exclusive:
         return pools
     per_numa = {}
@@ -95,9 +95,9 @@ def with_exclusive(pools: Pools, exclusive: CpuSet) -> Pools:
 
 
 def within(pools: Pools, topology: Topology, reserve: CpuSet) -> Pools:
-    """The pools as far as the CPUs that a kubelet reserves allow: none of the others is reserved or isolated, as pods may have it.
+    """The pools on a node whose kubelet reserves these CPUs: pods may have any other CPU, so no other is reserved or isolated.
 
-    Of a kubelet that reserves none, or all, the pools stay as they are.
+    If the kubelet reserves no CPU or all, the pools stay as they are.
     """
     reserve &= pools.online
     if not reserve or reserve == pools.online:
@@ -108,7 +108,7 @@ def within(pools: Pools, topology: Topology, reserve: CpuSet) -> Pools:
 
 
 def shown(pools: Pools) -> tuple[str, ...]:
-    """The pools to display; the exclusive pool is among them only where a workload has exclusive CPUs."""
+    """The names of the pools to display; "exclusive" only where a workload has exclusive CPUs."""
     return POOLS if pools.exclusive else POOLS[:-1]
 
 
@@ -126,25 +126,25 @@ def _pools(topology: Topology, reserved: CpuSet, isolated: CpuSet, notes: list[s
 
 
 def _cores(topology: Topology) -> list[CpuSet]:
-    """The cores of the online CPUs; a CPU whose core the kernel does not report counts as a core of its own."""
+    """The cores of the online CPUs; a CPU whose core the kernel does not report counts as a core."""
     known = [core & topology.online for core in topology.cores]
     alone = topology.online.difference(*known)
     return sorted([*(core for core in known if core), *(frozenset({cpu}) for cpu in alone)], key=min)
 
 
-def _literal(path: str, cpus: CpuSet, hint: str, cpu: Cpu, topology: Topology, found: _Found) -> CpuSet:
-    """The CPUs that the profile names, checked: all are online, and whole cores where the profile requires them."""
+def _literal(path: str, cpus: CpuSet, hint: str, cpu: Cpu, topology: Topology, findings: _Findings) -> CpuSet:
+    """The CPUs that the profile names. Checked: all are online, and whole cores where the profile requires them."""
     text = cpuset.format(cpus)
     if not cpus <= topology.online:
         offline = cpus & topology.offline_present
         also = (
             f" (and {cpuset.format(offline)}, which {'is' if len(offline) == 1 else 'are'} offline)" if offline else ""
         )
-        return found.refuse(path, text, f"this node has CPUs {cpuset.format(topology.online)}{also}; {hint}")
+        return findings.refuse(path, text, f"this node has CPUs {cpuset.format(topology.online)}{also}; {hint}")
     siblings = topology.siblings_of(cpus) - cpus
     if cpu.whole_cores and siblings:
         whole = cpuset.format(cpus | siblings)
-        found.refuse(
+        findings.refuse(
             path,
             text,
             f"splits cores, {cpuset.format(siblings)} are siblings: write {whole}, or set cpu.whole_cores to false",
@@ -152,22 +152,22 @@ def _literal(path: str, cpus: CpuSet, hint: str, cpu: Cpu, topology: Topology, f
     return cpus
 
 
-def _reserved(cpu: Cpu, topology: Topology, found: _Found) -> CpuSet:
+def _reserved(cpu: Cpu, topology: Topology, findings: _Findings) -> CpuSet:
     intent = cpu.reserved
     if intent.cpus is not None:
         return _literal(
-            "cpu.reserved.cpus", intent.cpus, "name CPUs among those, or use cores_per_numa", cpu, topology, found
+            "cpu.reserved.cpus", intent.cpus, "name CPUs among those, or use cores_per_numa", cpu, topology, findings
         )
     if intent.number is not None:
-        return _reserved_number(intent.number, cpu, topology, found)
-    return _reserved_cores(intent.cores_per_numa or 0, topology, found)
+        return _reserved_number(intent.number, cpu, topology, findings)
+    return _reserved_cores(intent.cores_per_numa or 0, topology, findings)
 
 
-def _reserved_number(number: int, cpu: Cpu, topology: Topology, found: _Found) -> CpuSet:
-    """The kubelet's own choice for a reservation that is an amount: packed, out of all online CPUs."""
+def _reserved_number(number: int, cpu: Cpu, topology: Topology, findings: _Findings) -> CpuSet:
+    """The CPUs for a number of reserved CPUs, chosen as in the kubelet: packed, out of all online CPUs."""
     path, total = "cpu.reserved.count", len(topology.online)
     if number >= total:
-        return found.refuse(path, number, _too_many(total))
+        return findings.refuse(path, number, _too_many(total))
     chosen = allocation.take_packed(allocation.of(topology), topology.online, number)
     if not cpu.whole_cores:
         return chosen
@@ -175,9 +175,9 @@ def _reserved_number(number: int, cpu: Cpu, topology: Topology, found: _Found) -
     if len(whole) >= total:
         most = total - max(len(core) for core in _cores(topology))
         hint = f"reserve at most {most}" if most else "it has one core: set cpu.whole_cores to false"
-        return found.refuse(path, number, f"in whole cores that is all CPUs of this node: {hint}")
+        return findings.refuse(path, number, f"in whole cores that is all CPUs of this node: {hint}")
     if whole != chosen:
-        found.notes.append(f"cpu.reserved.count: {number} is {len(whole)} CPUs in whole cores")
+        findings.notes.append(f"cpu.reserved.count: {number} is {len(whole)} CPUs in whole cores")
     return whole
 
 
@@ -187,14 +187,14 @@ def _too_many(total: int) -> str:
     return f"this node has {total} CPUs: reserve at most {total - 1}, so that one is left to share"
 
 
-def _reserved_cores(number: int, topology: Topology, found: _Found) -> CpuSet:
+def _reserved_cores(number: int, topology: Topology, findings: _Findings) -> CpuSet:
     path = "cpu.reserved.cores_per_numa"
     kernel = topology.isolated or cpuset.EMPTY
     reserved: set[int] = set()
     for node, own in sorted(_by_node(topology, _cores(topology)).items()):
         # A node without CPUs (memory of its own only: CXL, HBM) needs no housekeeping.
         if own and len(own) < number:
-            found.refuse(
+            findings.refuse(
                 path, number, f"NUMA node {node} has {_cores_text(len(own))}: reserve at most that many, or name cpus"
             )
         own.sort(key=lambda core: (not core.isdisjoint(kernel), min(core)))
@@ -206,25 +206,25 @@ def _cores_text(number: int) -> str:
     return f"{number} core{'' if number == 1 else 's'}"
 
 
-def _isolated(cpu: Cpu, topology: Topology, reserved: CpuSet, found: _Found) -> CpuSet:
+def _isolated(cpu: Cpu, topology: Topology, reserved: CpuSet, findings: _Findings) -> CpuSet:
     intent = cpu.isolated
     if intent is None:
         return cpuset.EMPTY
     if intent.cpus is not None:
         isolated = _literal(
-            "cpu.isolated.cpus", intent.cpus, "name CPUs among those, or use cores", cpu, topology, found
+            "cpu.isolated.cpus", intent.cpus, "name CPUs among those, or use cores", cpu, topology, findings
         )
         both = isolated & reserved
         if both:
             text = cpuset.format(both)
-            found.refuse(
+            findings.refuse(
                 "cpu.isolated.cpus",
                 cpuset.format(isolated),
                 f"CPUs {text} are reserved on this node: name others, or use cores",
             )
         return isolated
     by_node = _free_cores(topology, reserved)
-    node = _place(intent, topology, by_node, found)
+    node = _place(intent, topology, by_node, findings)
     if node is None:
         return cpuset.EMPTY
     if node >= 0:
@@ -240,47 +240,47 @@ def _isolated(cpu: Cpu, topology: Topology, reserved: CpuSet, found: _Found) -> 
         hint = f"isolate at most {most}" if most > 0 else "leave cpu.isolated out, or reserve less"
         hint += ", so that one is left to share" if most > 0 and takes_all else ""
         hint += ", or take them from another NUMA node" if node >= 0 and len(topology.node_cpus()) > 1 else ""
-        return found.refuse("cpu.isolated.cores", wanted, f"{where} has {_cores_text(free)} left{after}: {hint}")
+        return findings.refuse("cpu.isolated.cores", wanted, f"{where} has {_cores_text(free)} left{after}: {hint}")
     return frozenset().union(*_choose(by_node, wanted, topology.isolated or cpuset.EMPTY))
 
 
 def _free_cores(topology: Topology, reserved: CpuSet) -> dict[int, list[CpuSet]]:
-    """The whole cores of each node that has CPUs, without any core that a reserved CPU is part of."""
+    """The cores without a reserved CPU, of each node that has CPUs."""
     return _by_node(topology, [core for core in _cores(topology) if core.isdisjoint(reserved)])
 
 
 def _by_node(topology: Topology, cores: t.Iterable[CpuSet]) -> dict[int, list[CpuSet]]:
-    """The cores of each node that has CPUs; a core is where its lowest CPU is."""
+    """The cores of each node that has CPUs; a core is on the node of its lowest CPU."""
     nodes = {node: cpus for node, cpus in topology.node_cpus().items() if cpus}
     node_of = {cpu: node for node, cpus in nodes.items() for cpu in cpus}
-    found: dict[int, list[CpuSet]] = {node: [] for node in nodes}
+    cores_of: dict[int, list[CpuSet]] = {node: [] for node in nodes}
     for core in cores:
-        found[node_of[min(core)]].append(core)
-    return found
+        cores_of[node_of[min(core)]].append(core)
+    return cores_of
 
 
-def _place(intent: Isolated, topology: Topology, by_node: dict[int, list[CpuSet]], found: _Found) -> int | None:
-    """The NUMA node of the isolated cores, -1 for any; None when it was refused."""
+def _place(intent: Isolated, topology: Topology, by_node: dict[int, list[CpuSet]], findings: _Findings) -> int | None:
+    """The NUMA node of the isolated cores, -1 for any; None when the place was refused."""
     if intent.near is not None:
-        from ..topology import numa_names  # most profiles name no place
+        from ..topology import numa_names  # most profiles do not need it
 
         try:
             return numa_names.node_near(intent.near, topology)
         except ValueError as exc:
-            found.refuse("cpu.isolated.near", intent.near, str(exc))
+            findings.refuse("cpu.isolated.near", intent.near, str(exc))
             return None
     if intent.numa is None:
         return -1
     if intent.numa not in by_node:
         from ..topology import numa_names
 
-        found.refuse("cpu.isolated.numa", intent.numa, numa_names.no_such_node(intent.numa, topology))
+        findings.refuse("cpu.isolated.numa", intent.numa, numa_names.no_such_node(intent.numa, topology))
         return None
     return intent.numa
 
 
 def _choose(by_node: dict[int, list[CpuSet]], wanted: int, kernel: CpuSet) -> list[CpuSet]:
-    """``wanted`` of the cores, on as few nodes as can be; those that the kernel isolates already first, then by number."""
+    """``wanted`` of the cores, on as few nodes as possible: first the cores that the kernel isolates already, then by number."""
 
     def order(core: CpuSet) -> tuple[bool, int]:
         return not core <= kernel, min(core)
@@ -296,11 +296,11 @@ def _choose(by_node: dict[int, list[CpuSet]], wanted: int, kernel: CpuSet) -> li
     return [core for node in nodes for core in sorted(by_node[node], key=order)][:wanted]
 
 
-def _refuse_all_taken(cpu: Cpu, topology: Topology, reserved: CpuSet, isolated: CpuSet, found: _Found) -> None:
+def _refuse_all_taken(cpu: Cpu, topology: Topology, reserved: CpuSet, isolated: CpuSet, findings: _Findings) -> None:
     online = cpuset.format(topology.online)
     if isolated:
         taken = f"reserved ({cpuset.format(reserved)}) and isolated ({cpuset.format(isolated)}) take all CPUs of this node ({online})"
-        found.refuse("cpu", None, f"{taken}, none is left to share: reserve or isolate fewer")
+        findings.refuse("cpu", None, f"{taken}, none is left to share: reserve or isolate fewer")
         return
     intent = cpu.reserved
     path, value = "cpu.reserved.cores_per_numa", t.cast(object, intent.cores_per_numa)
@@ -309,9 +309,9 @@ def _refuse_all_taken(cpu: Cpu, topology: Topology, reserved: CpuSet, isolated: 
     elif intent.number is not None:
         path, value = "cpu.reserved.count", intent.number
     if len(topology.online) == 1:
-        found.refuse(path, value, _too_many(1))
+        findings.refuse(path, value, _too_many(1))
     else:
-        found.refuse(
+        findings.refuse(
             path,
             value,
             f"takes all CPUs of this node ({online}), none is left to share: reserve fewer, by cpus or count",

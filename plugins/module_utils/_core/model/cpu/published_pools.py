@@ -18,7 +18,7 @@ from ..values.cpuset import CpuSet
 
 
 def to_dict(pools: Pools) -> json_shapes.Pools:
-    """JSON data; CPU sets as lists in the kernel's form (``0-3,8``)."""
+    """The pools as JSON data; CPU sets in the kernel's form (``0-3,8``)."""
     return {
         "online": cpuset.format(pools.online),
         **sets_to_dict({name: getattr(pools, name) for name in POOLS}),

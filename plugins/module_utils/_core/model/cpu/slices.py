@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """The tree of slices: which control group has which CPUs, on cgroup v1 and v2.
 
-Reserved and shared slices are at the top level, beside the exclusive slices, from whose CPUs the kernel keeps all others away
-(cpuset.cpus.partition); a workload on the shared pool is in corral.slice. No slice spans several grants.
+Reserved, shared and exclusive slices are at the top level; the kernel keeps all other control groups off the CPUs of an exclusive slice
+(cpuset.cpus.partition). A workload on the shared pool is in corral.slice. No slice spans several grants.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .pools import Pools, workload_cpus
 
 MANAGER = "cpu"
 SCOPE = "init.scope"
-# The slices that Corral makes, beside those of workloads.
+# The slices that Corral makes besides those of workloads.
 DESCRIPTIONS = {
     CORRAL_SLICE: "Corral: workloads on the shared pool",
     ISOLATED_SLICE: "Corral: workloads on the isolated pool",
@@ -30,7 +30,7 @@ DESCRIPTIONS = {
 
 
 def wanted_cpus(cpu: Cpu, pools: Pools, grants: t.Iterable[Grant] = ()) -> dict[str, frozenset[int]]:
-    """Which unit runs on which CPUs. ``pools`` are the pools without the granted CPUs."""
+    """The CPUs that each unit is to run on. ``pools`` are without the granted CPUs."""
     shared = workload_cpus(pools)
     wanted = dict.fromkeys(cpu.reserved.slices, pools.reserved)
     wanted.update(dict.fromkeys((*cpu.shared_slices, CORRAL_SLICE), shared))
@@ -41,12 +41,12 @@ def wanted_cpus(cpu: Cpu, pools: Pools, grants: t.Iterable[Grant] = ()) -> dict[
 
 
 def with_agent(wanted: t.Mapping[str, frozenset[int]], pools: Pools, runs: bool = True) -> dict[str, frozenset[int]]:
-    """The same and the agent's slice, which is on the reserved CPUs while it ``runs``: the agent starts and stops it."""
+    """``wanted`` with the agent's slice, which has the reserved CPUs while it ``runs``: the agent starts and stops it."""
     return {**wanted, **({AGENT_SLICE: pools.reserved} if runs else {})}
 
 
 def described(unit: str) -> str:
-    """What a slice that Corral makes is for; "" for all others."""
+    """The description of a slice that Corral makes; "" for any other."""
     if unit in DESCRIPTIONS:
         return DESCRIPTIONS[unit]
     workload = workload_of(unit)
@@ -64,21 +64,19 @@ def handover_slices(
     unmanaged: t.Iterable[Slice] = (),
     requested: t.Optional[t.Mapping[str, frozenset[int]]] = None,
 ) -> list[Slice]:
-    """The hand-over's view of the tree; ``now`` is None for a unit that is not there.
+    """The slices as the hand-over takes them; ``now`` is None for a unit that does not exist.
 
-    ``requested`` are the CPUs that each unit asks for; None where that is all that it has (cgroup v1).
-
-    A slice whose workload no longer has exclusive CPUs gets the shared ones until it stops. ``unmanaged`` are units that the profile
-    does not name.
+    ``requested`` are the CPUs that each unit requests; None where a unit has only what it requests (cgroup v1). ``unmanaged`` are units
+    that the profile does not name. A slice whose workload no longer has exclusive CPUs gets the shared CPUs until it stops.
     """
     nothing: frozenset[int] = frozenset()
-    found = [Slice(unit, now[unit] or nothing, cpus, is_exclusive(unit)) for unit, cpus in wanted.items()]
+    slices = [Slice(unit, now[unit] or nothing, cpus, is_exclusive(unit)) for unit, cpus in wanted.items()]
     left = left_over(wanted, (unit for unit, cpus in now.items() if cpus))
-    found += [Slice(unit, now[unit] or nothing, wanted[CORRAL_SLICE]) for unit in left]
-    found += unmanaged
+    slices += [Slice(unit, now[unit] or nothing, wanted[CORRAL_SLICE]) for unit in left]
+    slices += unmanaged
     if requested is None:
-        return found
-    return [one._replace(unasked=one.now - requested.get(one.unit, nothing)) for one in found]
+        return slices
+    return [row._replace(unasked=row.now - requested.get(row.unit, nothing)) for row in slices]
 
 
 def unreadable(reason: str, location: str) -> Part:

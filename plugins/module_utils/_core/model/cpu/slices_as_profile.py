@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The section ``cpu`` of the profile that declares what slices are confined to now."""
+"""The profile's section ``cpu`` that declares the present CPUs of slices."""
 
 from __future__ import annotations
 
@@ -12,27 +12,23 @@ import typing as t
 from ..profile import schema_cpu
 from ..profile.schema_types import AGENT_SLICE, CORRAL_SLICE
 from ..values import cpuset
+from ..values.cpuset import CpuSet
 from ..values.records import NamedTuple
 from ..workload.grants import ISOLATED_SLICE, is_exclusive
 
 
-class Slice(NamedTuple):
-    """A top-level slice or scope, or one of Corral's own.
-
-    ``cpus`` is what it is confined to now or when it starts (None: nothing confines it), ``populated`` whether it holds
-    processes.
-    """
+class SeenSlice(NamedTuple):
+    """A top-level slice or scope, or one of Corral's. ``cpus`` confine it now or when it starts (None: nothing confines it)."""
 
     unit: str
     cpus: t.Optional[frozenset[int]]
     populated: bool
 
 
-def cpu_section(online: frozenset[int], rows: t.Sequence[Slice]) -> t.Optional[dict[str, t.Any]]:
+def cpu_section(online: frozenset[int], rows: t.Sequence[SeenSlice]) -> t.Optional[dict[str, t.Any]]:
     """The section ``cpu`` for slices that are confined already; None when no housekeeping slice is confined.
 
-    On a node that Corral manages, the pools follow from Corral's own slices; elsewhere the CPUs that no slice may use
-    count as isolated.
+    On a node that Corral manages, the pools follow from Corral's own slices; elsewhere the CPUs that no slice may use count as isolated.
     """
     ours = {row.unit: row.cpus for row in rows if row.unit in (CORRAL_SLICE, ISOLATED_SLICE)}
     others = [row for row in rows if row.unit not in (*ours, AGENT_SLICE) and not is_exclusive(row.unit)]
@@ -40,19 +36,27 @@ def cpu_section(online: frozenset[int], rows: t.Sequence[Slice]) -> t.Optional[d
     reserved = next((confined[unit] for unit in schema_cpu.HOUSEKEEPING_SLICES if unit in confined), None)
     if reserved is None:
         return None
-    managed = ours.get(CORRAL_SLICE) is not None
+    workloads = ours.get(CORRAL_SLICE)
+    managed = workloads is not None
     housekeeping = [unit for unit in schema_cpu.HOUSEKEEPING_SLICES if not managed or confined.get(unit) == reserved]
     housekeeping += [unit for unit, cpus in confined.items() if cpus == reserved and unit not in housekeeping]
-    nothing: frozenset[int] = frozenset()
-    if managed:
-        workloads, isolated = ours[CORRAL_SLICE] or nothing, ours.get(ISOLATED_SLICE) or nothing
+    others = [row for row in others if row.unit not in housekeeping]
+    if workloads is not None:
+        isolated = ours.get(ISOLATED_SLICE) or cpuset.EMPTY
         # Where workloads may use the reserved CPUs as well, the reserved ones can be all CPUs of the node.
-        shared = [row.unit for row in others if row.cpus == workloads and row.unit not in housekeeping]
+        shared = [row.unit for row in others if row.cpus == workloads]
     else:
-        there = [row for row in others if row.unit not in housekeeping and (row.populated or row.unit in confined)]
-        workloads = nothing.union(*(confined.get(row.unit, online) or nothing for row in there))
-        isolated = online - reserved - workloads if workloads else nothing
-        shared = list(dict.fromkeys([*schema_cpu.SHARED_SLICES, *(row.unit for row in there)]))
+        in_use = [row.unit for row in others if row.populated or row.unit in confined]
+        workloads = cpuset.EMPTY.union(*(confined.get(unit, online) for unit in in_use))
+        isolated = online - reserved - workloads if workloads else cpuset.EMPTY
+        shared = list(dict.fromkeys([*schema_cpu.SHARED_SLICES, *in_use]))
+    return section_of(reserved, housekeeping, isolated, workloads, shared)
+
+
+def section_of(
+    reserved: CpuSet, housekeeping: list[str], isolated: CpuSet, workloads: CpuSet, shared: list[str]
+) -> dict[str, t.Any]:
+    """The section with these CPUs and slices."""
     section: dict[str, t.Any] = {"reserved": {"cpus": cpuset.format(reserved), "slices": housekeeping}}
     if isolated:
         section["isolated"] = {"cpus": cpuset.format(isolated)}

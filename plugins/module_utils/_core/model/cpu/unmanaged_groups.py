@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Control groups at the top level that the profile does not place: what is said of them, and which of them can be confined."""
+"""Control groups at the top level that the profile does not place: their items, and which of them can be confined."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from ..values import cpuset
 from ..values.records import NamedTuple
 from .slices import MANAGER
 
-# The suffixes of systemd's control groups; others at the top level are not systemd's.
+# The suffixes of systemd's control groups at the top level.
 UNITS = (".slice", ".scope", ".service", ".mount", ".swap", ".socket")
-# Each node has some of these; what starts there is their helper, for a moment.
+# In the control groups of these units only short-lived helpers run.
 HELPERS = (".mount", ".swap", ".socket")
 # The units that have AllowedCPUs=.
 UNIT_NAME = re.compile(r"[A-Za-z0-9:_.\\@][A-Za-z0-9:_.\\@-]*\.(slice|scope|service)")
@@ -30,10 +30,9 @@ UNIT_NAME = re.compile(r"[A-Za-z0-9:_.\\@][A-Za-z0-9:_.\\@-]*\.(slice|scope|serv
 class Unmanaged(NamedTuple):
     """A top-level control group that the profile does not name, or that requests exclusive CPUs.
 
-    ``cpus`` are those that its processes get, or would get, ``requested`` those that it requests; ``processes`` are some of those that
-    it holds (``populated``), each with its PID and name; ``file`` is the file that sets its CPUs again at the next daemon-reload, if any;
-    ``is_partition``: the kernel takes its CPUs from all siblings, Corral's among them; ``exclusive`` are those in its
-    cpuset.cpus.exclusive, of which no sibling can be a partition.
+    ``cpus``: what its processes get, or would get. ``requested``: what it requests. ``populated``: it has processes; ``processes``: some
+    of them, each with its PID and name. ``file``: the file that sets its CPUs again at the next daemon-reload, if any. ``is_partition``:
+    the kernel takes its CPUs from all siblings. ``exclusive``: its cpuset.cpus.exclusive; no sibling with such a CPU can be a partition.
     """
 
     name: str
@@ -47,43 +46,40 @@ class Unmanaged(NamedTuple):
 
 
 def is_the_kubelets(name: str, profile: Profile) -> bool:
-    """Whether a control group is the one of pods, whose CPUs the kubelet sets.
-
-    With the section kubelet they are the kubelet's matter: its configuration says which ones are Corral's.
-    """
+    """Whether a control group is that of the pods on a node with the section kubelet: the kubelet sets its CPUs."""
     return profile.kubelet is not None and name in ("kubepods.slice", "kubepods")
 
 
-def may_start_on(one: Unmanaged, cpus: frozenset[int]) -> bool:
-    """Whether something may start in an empty control group, other than a helper, and would have some of these CPUs."""
-    return bool(one.cpus & cpus) and not one.name.endswith(HELPERS)
+def may_start_on(group: Unmanaged, cpus: frozenset[int]) -> bool:
+    """Whether a process other than a helper may start in an empty control group, and would have some of these CPUs."""
+    return bool(group.cpus & cpus) and not group.name.endswith(HELPERS)
 
 
-def can_be_confined(one: Unmanaged) -> bool:
-    """Whether it is a unit that has AllowedCPUs=, and keeps the value; a partition takes the CPUs from all others.
+def can_be_confined(group: Unmanaged) -> bool:
+    """Whether a control group is a unit that has AllowedCPUs= and keeps its value. A partition takes CPUs from all others, so it cannot.
 
-    A slice with a dash in its name that is at the top level was not made by systemd, which has another place for it.
+    A top-level slice with a dash in its name was not made by systemd: systemd puts it into another slice.
     """
-    is_unit = UNIT_NAME.fullmatch(one.name) is not None and group_of(one.name) == one.name
-    return is_unit and not one.file and not one.is_partition and not one.exclusive
+    is_unit = UNIT_NAME.fullmatch(group.name) is not None and group_of(group.name) == group.name
+    return is_unit and not group.file and not group.is_partition and not group.exclusive
 
 
 def reported(
-    found: t.Iterable[Unmanaged],
+    groups: t.Iterable[Unmanaged],
     own: t.Mapping[str, frozenset[int]],
     shared: frozenset[int],
     confined: t.Container[str],
 ) -> list[Unmanaged]:
-    """Those that are reported: that run something, are partitions or keep siblings from being some, or request or would get CPUs of
-    exclusive slices, unless they are ``confined`` to the ``shared`` CPUs already.
+    """The control groups that are reported: those with processes, those that are partitions or keep siblings from being partitions, and
+    those with CPUs of exclusive slices. Left out are those ``confined`` to the ``shared`` CPUs already.
     """
     taken = frozenset().union(*own.values())
-    found = (
-        one
-        for one in found
-        if one.populated or one.is_partition or one.exclusive or (one.requested or one.cpus) & taken
-    )
-    return [one for one in found if not (one.name in confined and one.cpus == shared)]
+    return [
+        group
+        for group in groups
+        if (group.populated or group.is_partition or group.exclusive or (group.requested or group.cpus) & taken)
+        and not (group.name in confined and group.cpus == shared)
+    ]
 
 
 def changes_of(
@@ -95,39 +91,41 @@ def changes_of(
     following: t.Mapping[str, frozenset[int]] = types.MappingProxyType({}),
     root: str = "/sys/fs/cgroup",
 ) -> list[Change]:
-    """Items of control groups that the profile does not place: their CPUs, and which of them are other slices' ``own``.
+    """The items of control groups that the profile does not place, with the slices whose ``own`` CPUs they use.
 
-    Those that are ``confined`` get the shared CPUs, and those ``following`` what exclusive slices leave; the hand-over has the steps
-    of both. Those ``refused`` cannot get the shared CPUs.
+    The ``confined`` groups get the shared CPUs, the ``following`` ones the CPUs that exclusive slices leave; the steps of both are the
+    hand-over's. The ``refused`` groups cannot get the shared CPUs.
     """
     changes = []
-    for one in unmanaged:
-        met = [f"{unit}'s {text}" for unit, text in overlaps(one.cpus | one.requested, own)]
-        actual = shown_running(one.cpus, one.processes)
-        actual = actual if one.populated else f"is empty, would run on {cpuset.format(one.cpus)}"
+    for group in unmanaged:
+        met = [f"{unit}'s {text}" for unit, text in overlaps(group.cpus | group.requested, own)]
+        actual = shown_running(group.cpus, group.processes)
+        actual = actual if group.populated else f"is empty, would run on {cpuset.format(group.cpus)}"
         reason = f"on {', '.join(met)}; " if met else ""
-        if one.is_partition:
-            reason += f"a partition of its own, so no pool has CPUs {cpuset.format(one.cpus)}; "
-        elif one.exclusive:
-            reason += f"no workload can have CPUs {cpuset.format(one.exclusive)}, which its cpuset.cpus.exclusive has; "
-        cpus = following.get(one.name, one.cpus)
+        if group.is_partition:
+            reason += f"a partition of its own, so no pool has CPUs {cpuset.format(group.cpus)}; "
+        elif group.exclusive:
+            reason += (
+                f"no workload can have CPUs {cpuset.format(group.exclusive)}, which its cpuset.cpus.exclusive has; "
+            )
+        cpus = following.get(group.name, group.cpus)
         verdict, wanted = UNCHANGEABLE, "a pool"
-        if one.name in confined:
+        if group.name in confined:
             verdict, wanted = DRIFT, f"CPUs {cpuset.format(shared)}"
             reason += "cpu.unmanaged: confine"
-        elif cpus != one.cpus:
+        elif cpus != group.cpus:
             verdict, wanted = DRIFT, f"CPUs {cpuset.format(cpus)}"
             reason += "it was confined, and the kernel keeps a request for CPUs until the unit stops"
         else:
-            reason += reason_of(one, refused=one.name in refused)
+            reason += reason_of(group, refused=group.name in refused)
         changes.append(
-            Change(MANAGER, one.name, "placement", actual, wanted, reason, f"{root}/{one.name}", (), verdict)
+            Change(MANAGER, group.name, "placement", actual, wanted, reason, f"{root}/{group.name}", (), verdict)
         )
     return changes
 
 
 def shown_running(cpus: frozenset[int], processes: t.Sequence[str]) -> str:
-    """Where processes run, and which."""
+    """The CPUs of processes and the processes, for a message."""
     return f"runs on {cpuset.format(cpus)}" + (f" (PID {', '.join(processes)})" if processes else "")
 
 
@@ -136,19 +134,17 @@ def overlaps(cpus: frozenset[int], own: t.Mapping[str, frozenset[int]]) -> list[
     return [(unit, cpuset.format(theirs & cpus)) for unit, theirs in own.items() if theirs & cpus]
 
 
-def reason_of(one: Unmanaged, *, refused: bool = False) -> str:
-    """Why processes at the top level are out of place, and what to do."""
-    name = one.name
-    if one.is_partition:
+def reason_of(group: Unmanaged, *, refused: bool = False) -> str:
+    """Why a top-level control group is out of place, and what to do."""
+    name = group.name
+    if group.is_partition:
         return "write member to its cpuset.cpus.partition, or remove CPUSetPartition= from its unit"
-    if one.exclusive:
+    if group.exclusive:
         return f"empty that file (echo >/sys/fs/cgroup/{name}/cpuset.cpus.exclusive), or remove the control group"
     of_systemd = name.endswith(UNITS) and group_of(name) == name
     if refused and of_systemd and UNIT_NAME.fullmatch(name):
-        if one.file:
-            return (
-                f"{one.file} sets other CPUs, so cpu.unmanaged: confine cannot: remove it, then systemctl daemon-reload"
-            )
+        if group.file:
+            return f"{group.file} sets other CPUs, so cpu.unmanaged: confine cannot: remove it, then systemctl daemon-reload"
         return "systemd did not give it the shared CPUs (systemctl status; it may have stopped and left processes): stop these"
     if of_systemd and name.endswith((".service", ".scope")):
         return f"it is in no slice of the profile: Slice={CORRAL_SLICE} or system.slice in a drop-in, then restart it"

@@ -3,14 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Which NUMA nodes a workload gets, and why not when it gets none.
+"""The NUMA nodes that a workload gets, or why it gets none.
 
-Up to EXACT_NODES nodes this is the kubelet's way: every set of nodes is judged for every resource, and the topology
-manager merges the hints. Beyond, where the kubelet refuses to start, a search finds the narrowest set that satisfies
-everything; whether it is preferred is what the kubelet would say.
+On up to EXACT_NODES nodes this works as the kubelet does: every set of nodes is judged for every resource, and the topology manager merges
+the hints. On more nodes, where the kubelet refuses to start, a search finds the narrowest set that satisfies all demands; it is preferred
+where the kubelet's rule would prefer it.
 
-One result is kept from the kubelet on purpose: memory that fits nowhere is refused here as CPUs are. The kubelet's
-memory manager then gives no hint at all, and fails after the workload was admitted.
+One difference is intended: memory that fits nowhere is refused here, as CPUs are. The kubelet's memory manager gives no hint in that case,
+and fails after the workload was admitted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EXACT_NODES = 8
 
 
 class Affinity(NamedTuple):
-    """The nodes (None: no preference), the kubelet's verdict, and a text that says why they are not preferred."""
+    """The nodes (None: no preference), the kubelet's verdict on them, and why they are not preferred."""
 
     nodes: Nodes | None
     preferred: bool
@@ -38,7 +38,7 @@ class Affinity(NamedTuple):
 def decide(
     policy: Policy, demands: t.Iterable[Demand], nodes: t.Iterable[int], distances: Distances | None = None
 ) -> Affinity:
-    """The affinity of a workload. CPUs and memory are demands of Guaranteed ones only; the caller knows."""
+    """The affinity of a workload. The caller passes demands of CPUs and memory for Guaranteed workloads only."""
     if policy.name == manager.NONE:
         return Affinity(None, preferred=False, admitted=True)
     everywhere = sorted(nodes)
@@ -47,11 +47,11 @@ def decide(
     hint = way(policy, providers, everywhere, distances if policy.prefer_closest else None)
     said: tuple[str, ...] = ()
     if not hint.preferred:
-        from . import affinity_reasons  # A start that gets what it asks for does not wait for them.
+        from . import affinity_reasons  # A workload that gets what it asks for does not wait for this import.
 
         said = affinity_reasons.reasons(policy, providers)
-    found = None if hint.nodes is None else manager.nodes_of(hint.nodes)
-    return Affinity(found, hint.preferred, manager.admits(policy.name, hint), said)
+    chosen = None if hint.nodes is None else manager.nodes_of(hint.nodes)
+    return Affinity(chosen, hint.preferred, manager.admits(policy.name, hint), said)
 
 
 # What the kubelet does: every set of nodes.
@@ -69,7 +69,7 @@ def enumerated(
 
 
 def hints_of(provider: Provider) -> list[Hint]:
-    """A hint for each set of nodes that satisfies it."""
+    """A hint for each set of nodes that satisfies the provider's demands."""
     sets = (
         frozenset(nodes)
         for size in range(1, len(provider.nodes) + 1)
@@ -86,14 +86,14 @@ def hints_of(provider: Provider) -> list[Hint]:
 def searched(
     policy: Policy, providers: t.Sequence[Provider], nodes: t.Sequence[int], distances: Distances | None = None
 ) -> Hint:
-    """The narrowest set that all prefer; else, and not preferred, the narrowest that satisfies all; else all nodes."""
+    """The narrowest set that all providers prefer; else, not preferred, the narrowest that satisfies all; else all nodes."""
     single = policy.name == manager.SINGLE_NUMA_NODE
     demands = [demand for provider in providers for demand in provider.demands]
     if not demands:
         return manager.merge(policy.name, (), nodes)
-    found = _preferred(providers, demands, 1 if single else len(nodes), None if single else distances)
-    if found is not None:
-        return Hint(None if single and found == frozenset(nodes) else manager.mask_of(found), True)
+    preferred = _preferred(providers, demands, 1 if single else len(nodes), None if single else distances)
+    if preferred is not None:
+        return Hint(None if single and preferred == frozenset(nodes) else manager.mask_of(preferred), True)
     if single:
         return Hint(None, False)
     return Hint(manager.mask_of(narrowest(demands, nodes, distances) or nodes), False)
@@ -106,30 +106,30 @@ def _preferred(
     shared = sorted(frozenset.intersection(*(frozenset(provider.nodes) for provider in providers)))
     sizes = {provider.size for provider in providers}
     aligned = [provider for provider in providers if provider.sockets]
-    # With align-by-socket other sizes may be preferred, too, except for providers without sockets.
+    # With align-by-socket a provider may prefer other sizes too; a provider without sockets may not.
     strict = {provider.size for provider in providers if not provider.sockets}
     for size in range(1, min(widest, len(shared)) + 1):
         if sizes == {size}:
-            found = Sets(demands, shared, distances).of_size(size)
+            nodes = Sets(demands, shared, distances).of_size(size)
         elif aligned and strict <= {size}:
-            found = _aligned(aligned[0], demands, shared, size, distances)
+            nodes = _aligned(aligned[0], demands, shared, size, distances)
         else:
             continue
-        if found is not None:
-            return found
+        if nodes is not None:
+            return nodes
     return None
 
 
 def _aligned(
     provider: Provider, demands: t.Sequence[Demand], nodes: t.Iterable[int], size: int, distances: Distances | None
 ) -> Nodes | None:
-    """The best set of nodes on as many sockets as are preferred; where sockets are uneven it may miss some."""
+    """The best set of nodes on the preferred number of sockets; where sockets are uneven, a preferred set may be missed."""
     by_socket: dict[int, list[int]] = {}
     for node in nodes:
         by_socket.setdefault(next(iter(provider.spanned([node]))), []).append(node)
-    found = []
+    sets = []
     for chosen in itertools.combinations(by_socket.values(), provider.sockets):
         nearest = Sets(demands, sorted(itertools.chain(*chosen)), distances).of_size(size)
         if nearest is not None and provider.prefers(nearest):
-            found.append(nearest)
-    return best(found, distances)
+            sets.append(nearest)
+    return best(sets, distances)

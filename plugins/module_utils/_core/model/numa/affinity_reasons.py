@@ -25,7 +25,7 @@ def reasons(policy: Policy, providers: t.Sequence[Provider]) -> tuple[str, ...]:
 
 
 def _short(provider: Provider) -> list[str]:
-    """The reasons why a provider has too little, or must not use the nodes that have enough."""
+    """Why a provider has too little, or may not use the nodes that have enough."""
     short = [shortage(demand, provider.size) for demand in provider.demands]
     return [reason for reason in short if reason] or _unusable(provider)
 
@@ -47,7 +47,7 @@ def shortage(demand: Demand, size: int) -> str:
 
 
 def _unusable(provider: Provider) -> list[str]:
-    """Why, with enough on so few nodes, other assignments or the workload's own stand against it."""
+    """Why assignments of this or other workloads prevent the use of nodes that have enough."""
     demand = provider.demands[0]
     why = [f"{_named(group)} are one group" for group in demand.groups]
     if demand.single:
@@ -63,7 +63,7 @@ def _unusable(provider: Provider) -> list[str]:
 
 
 def _at_odds(policy: Policy, providers: t.Sequence[Provider]) -> str:
-    """Why the same nodes do not satisfy all providers, though each could be satisfied."""
+    """Why no set of nodes satisfies all providers, though each provider alone could be satisfied."""
     sizes = {provider.size for provider in providers}
     if policy.name == manager.SINGLE_NUMA_NODE and max(sizes) > 1:
         wide = [f"{provider.name} needs {_needs(provider.size)}" for provider in providers if provider.size > 1]
@@ -77,7 +77,7 @@ def _at_odds(policy: Policy, providers: t.Sequence[Provider]) -> str:
 
 
 def _fitting(demand: Demand) -> str:
-    """Where it fits, as far as that is a single node."""
+    """The single nodes that satisfy a demand."""
     fitting = [node for node in demand.capacity if satisfies([demand], frozenset([node]))]
     return f" ({_named(fitting)})" if fitting else ""
 
@@ -92,7 +92,7 @@ def _named(nodes: t.Iterable[int]) -> str:
 
 
 def _listed(resource: str, free: t.Mapping[int, int]) -> str:
-    """What each node has; of many nodes those that have the most."""
+    """The free amount of each node; of many nodes only the LISTED ones with the most."""
     best = sorted(free, key=lambda node: (-free[node], node))
     named = ", ".join(f"node {node}: {shown(resource, free[node])}" for node in sorted(best[:LISTED]))
     others = best[LISTED:]

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Sets of NUMA nodes that satisfy all demands, and the narrowest of these.
+"""Sets of NUMA nodes that satisfy all demands, and the narrowest of them.
 
-A provider is the demands of one manager, as in the kubelet's topology manager.
+A provider has the demands of one manager, as in the kubelet's topology manager.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ..values.records import NamedTuple
 from . import topology_manager as manager
 from .topology_manager import FREE, Distances, Hint, Policy
 
-# The number of choices after which a search returns a set that may not be the narrowest. Nodes that are alike
-# cost nothing; only unlike nodes of which hardly any set is enough come near it.
+# The number of choices after which a search returns a set that may not be the narrowest. Only a search among unlike nodes, where hardly
+# any set has enough, comes near it: equal nodes cost no choices.
 STEPS = 20_000
 
 Nodes = frozenset[int]
@@ -27,13 +27,12 @@ NO_NODES: Nodes = frozenset()
 
 
 class Demand(NamedTuple):
-    """An amount of one resource, and what each NUMA node has of it; the keys of ``capacity`` are its nodes.
+    """An amount of one resource, and what each NUMA node has of it (the keys of ``capacity`` are the nodes).
 
-    ``free`` includes what the workload may reuse; ``pinned`` nodes must be in the set (those of reusable CPUs).
-    Demands with the same ``together`` are one manager's: its sets of nodes satisfy all of them.
-
-    ``single`` and ``groups`` are the memory manager's: nodes with assignments of their own, and sets of nodes that
-    share some. A node is never both. ``socket_of`` is for align-by-socket: the socket of each of its nodes.
+    ``free`` includes what the workload may reuse; ``pinned`` nodes must be in the set (the nodes of reusable CPUs). Demands with the same
+    ``together`` are one manager's: each of its sets of nodes satisfies all of them. For the memory manager, ``single`` are the nodes that
+    are used alone and ``groups`` the sets of nodes that are used together; a node is never in both. For align-by-socket, ``socket_of``
+    has the socket of each node.
     """
 
     resource: str
@@ -48,7 +47,7 @@ class Demand(NamedTuple):
 
 
 class Provider(NamedTuple):
-    """The demands of one manager, the nodes that it knows, and how many of them it needs (minAffinitySize).
+    """The demands of one manager, its nodes, and how many of them it needs at least (minAffinitySize).
 
     With align-by-socket, ``sockets`` is the number of sockets that a preferred set spans; 0 without.
     """
@@ -60,11 +59,11 @@ class Provider(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its resources, as text."""
+        """The names of its resources, as text."""
         return " and ".join(demand.resource for demand in self.demands)
 
     def prefers(self, nodes: t.Collection[int]) -> bool:
-        """Whether a set of nodes that satisfies it is preferred."""
+        """Whether a set of nodes that satisfies the demands is preferred."""
         return len(nodes) == self.size or (self.sockets > 0 and len(self.spanned(nodes)) == self.sockets)
 
     def spanned(self, nodes: t.Iterable[int]) -> set[int]:
@@ -95,7 +94,7 @@ def provider_of(policy: Policy, demands: tuple[Demand, ...]) -> Provider:
 
 
 def satisfies(demands: t.Iterable[Demand], nodes: Nodes) -> bool:
-    """Whether the nodes have enough of everything and may be used together."""
+    """Whether the nodes have enough for each demand and may be used together."""
     return all(
         sum(demand.free.get(node, 0) for node in nodes) >= demand.amount
         and demand.pinned <= nodes
@@ -105,33 +104,33 @@ def satisfies(demands: t.Iterable[Demand], nodes: Nodes) -> bool:
 
 
 def may_share(demand: Demand, nodes: Nodes) -> bool:
-    """The memory manager's rule: a node in a group is used with exactly this group, one used alone is used alone."""
+    """The memory manager's rule: a node in a group is used with exactly this group, and a node that is used alone stays alone."""
     if len(nodes) == 1:
         return not any(nodes <= group for group in demand.groups)
     return nodes.isdisjoint(demand.single) and all(nodes == group or nodes.isdisjoint(group) for group in demand.groups)
 
 
 def narrowest(demands: t.Sequence[Demand], nodes: t.Iterable[int], distances: Distances | None = None) -> Nodes | None:
-    """The fewest nodes that satisfy all demands, the nearest or else the lowest of them; None if there are none."""
+    """The fewest nodes that satisfy all demands; of equally many the nearest, then the lowest. None if no set does."""
     sets = Sets(demands, sorted(nodes), distances)
     for size in range(1, len(sets.nodes) + 1):
-        found = sets.of_size(size)
-        if found is not None:
-            return found
+        nodes_found = sets.of_size(size)
+        if nodes_found is not None:
+            return nodes_found
         if sets.gave_up:
             return sets.without_search()
     return None
 
 
 def best(sets: t.Iterable[Nodes], distances: Distances | None) -> Nodes | None:
-    """The narrowest, then the nearest, then the lowest."""
+    """The narrowest of the sets; of equally narrow ones the nearest, then the lowest."""
     hints = [Hint(manager.mask_of(nodes), True) for nodes in sets]
-    found = manager.narrowest(hints, 0, distances)
-    return None if found is None or found.nodes is None else manager.nodes_of(found.nodes)
+    hint = manager.narrowest(hints, 0, distances)
+    return None if hint is None or hint.nodes is None else manager.nodes_of(hint.nodes)
 
 
 class Sets:
-    """Sets of nodes that satisfy demands: single nodes, groups that exist, and new ones of nodes that are in no use."""
+    """Sets of nodes that satisfy demands: single nodes, existing groups, and new groups of unused nodes."""
 
     def __init__(self, demands: t.Sequence[Demand], nodes: t.Sequence[int], distances: Distances | None) -> None:
         self.demands = demands
@@ -145,32 +144,32 @@ class Sets:
         self._lowest: Search | None = None
 
     def of_size(self, size: int) -> Nodes | None:
-        """The best set of so many nodes."""
+        """The best set of ``size`` nodes."""
         if size == 1:
             known = [frozenset([node]) for node in self.nodes]
         else:
             known = [group for group in self.groups if len(group) == size]
-        found = [nodes for nodes in known if satisfies(self.demands, nodes)]
+        sets = [nodes for nodes in known if satisfies(self.demands, nodes)]
         if size > 1:
-            found += self._new(size)
-        return best(found, self.distances)
+            sets += self._new(size)
+        return best(sets, self.distances)
 
     def without_search(self) -> Nodes | None:
-        """A set of which no node can be left out, though a narrower one may exist; used when a search reached its limit."""
-        found = [group for group in self.groups if satisfies(self.demands, group)]
+        """A set from which no node can be left out, for a search that reached its limit; a narrower set may exist."""
+        sets = [group for group in self.groups if satisfies(self.demands, group)]
         nodes = frozenset(self.unused)
         if satisfies(self.demands, nodes):
             for node in sorted(self.unused, key=lambda node: (self._worth(node), -node)):
                 if satisfies(self.demands, nodes - {node}):
                     nodes -= {node}
-            found.append(nodes)
-        return best(found, self.distances)
+            sets.append(nodes)
+        return best(sets, self.distances)
 
     def _worth(self, node: int) -> float:
         return sum(demand.free.get(node, 0) / demand.amount for demand in self.demands)
 
     def _new(self, size: int) -> list[Nodes]:
-        """New groups: the lowest one, or the nearest around each node."""
+        """New groups of ``size`` nodes: the lowest group and, with distances, the nearest group around each node."""
         if not self.pinned.issubset(self.unused):
             return []
         self._lowest = self._lowest or self._search(self.unused, STEPS)
@@ -191,9 +190,9 @@ class Sets:
 
 
 def fewest(wants: t.Sequence[tuple[int, t.Mapping[int, int]]], nodes: t.Sequence[int]) -> int:
-    """How many nodes it takes to have enough; all of them when even these have not.
+    """How many nodes it takes to have enough; the number of all nodes when even they have too little.
 
-    Where the search reaches its limit, the number is too low rather than too high: no set is wrongly called preferred.
+    If the search reaches its limit, the number may be too low but never too high: no set is wrongly called preferred.
     """
     search = Search(nodes, wants, NO_NODES, STEPS)
     for size in range(1, len(nodes)):
@@ -203,7 +202,9 @@ def fewest(wants: t.Sequence[tuple[int, t.Mapping[int, int]]], nodes: t.Sequence
 
 
 class Search:
-    """Sets with enough of everything, ``pinned`` nodes included; of one size, that whose last node comes first."""
+    """A search for sets of nodes with enough of everything, ``pinned`` nodes included. Of one size, the set whose last node comes first
+    in ``order`` is found.
+    """
 
     def __init__(
         self, order: t.Sequence[int], wants: t.Sequence[tuple[int, t.Mapping[int, int]]], pinned: Nodes, steps: int
@@ -219,39 +220,39 @@ class Search:
 
     @property
     def gave_up(self) -> bool:
-        """Whether what was not found may exist."""
+        """Whether the search reached its limit, so that a set may exist that was not found."""
         return self._steps <= 0
 
     def find(self, size: int) -> Nodes | None:
-        """The first set of so many nodes."""
-        found = self._pick(len(self.order), size - len(self.pinned), self.missing)
-        return None if found is None else self.pinned.union(found)
+        """The first set of ``size`` nodes."""
+        others = self._pick(len(self.order), size - len(self.pinned), self.missing)
+        return None if others is None else self.pinned.union(others)
 
     def _pick(self, end: int, count: int, missing: tuple[int, ...]) -> list[int] | None:
-        """``count`` of the nodes before ``end`` that have what is missing."""
+        """``count`` of the nodes before ``end`` that together have the ``missing`` amounts."""
         if not 0 <= count <= end or self.gave_up:
             return None
         if all(first[count] >= amount for first, amount in zip(self._first, missing)):
             return self.order[:count]
-        # No choice has more of a resource than this; for a single resource it tells exactly what can be had.
+        # The largest sum of each resource: no choice has more.
         if any(most[end][count] < amount for most, amount in zip(self._most, missing)):
             return None
         state = (end, count, missing)
         if state in self._hopeless:
             return None
         self._steps -= 1
-        found = self._pick(end - 1, count, missing)
-        if found is None:
+        picked = self._pick(end - 1, count, missing)
+        if picked is None:
             left = tuple(max(0, amount - values[end - 1]) for values, amount in zip(self.values, missing))
-            found = self._pick(end - 1, count - 1, left)
-            found = None if found is None else [*found, self.order[end - 1]]
-        if found is None:
+            picked = self._pick(end - 1, count - 1, left)
+            picked = None if picked is None else [*picked, self.order[end - 1]]
+        if picked is None:
             self._hopeless.add(state)
-        return found
+        return picked
 
 
 def most(values: t.Iterable[int]) -> list[list[int]]:
-    """By how many values there are from the start, and how many of them are taken: the largest sum."""
+    """The largest sum of k of the first n values, as ``sums[n][k]``."""
     largest: list[int] = []  # negative, so that insort puts the largest first
     sums = [[0]]
     for value in values:

@@ -5,12 +5,11 @@
 # This module is private to the collection corral.node.
 """Memory and huge pages by NUMA node: the kubelet's static memory manager (1.36).
 
-All is kept as blocks; what is free follows from them. A node is used by blocks of its own, or by blocks of exactly one
-group of nodes, never by both.
+Assignments are kept as blocks; what is free follows from them. A node is used either alone or in exactly one group of nodes.
 
-Two things differ from the kubelet. Nodes that the topology manager chose and that this rule forbids are widened to the
-group that they are in, where the kubelet fails. And after a reboot assignments are kept: the kernel's MemTotal differs
-by some MiB each time, and the kubelet does not start (kubernetes#131253).
+Two things differ from the kubelet. Where this rule forbids the nodes that the topology manager chose, they are widened to their group; the
+kubelet fails. And assignments survive a reboot, although MemTotal differs by some MiB at each boot; the kubelet does not start then
+(kubernetes#131253).
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from ..values.records import NamedTuple
 from ..workload.resources import MEMORY, hugepages, shown
 from .node_sets import Demand, narrowest
 
-MANAGER = "memory"  # what makes its demands one
+MANAGER = "memory"  # the ``together`` of its demands
 
 MIB = 1 << 20
 TOLERANCE = 64 * MIB
@@ -47,7 +46,7 @@ FindHolders = t.Callable[[], Holders]
 
 
 class Drift(NamedTuple):
-    """The changes by a reboot: ``notes`` to display, and by owner why its memory is no longer there."""
+    """What a reboot changed: ``notes`` to display, and in ``broken`` by owner why its memory is gone."""
 
     notes: tuple[str, ...]
     broken: dict[str, str]
@@ -58,17 +57,17 @@ def allocatable(
     pages: t.Mapping[int, t.Mapping[int, int]],
     reserved: t.Mapping[int, t.Mapping[str, int]],
 ) -> dict[int, dict[str, int]]:
-    """What can be allocated: of MemTotal what is neither reserved nor huge pages, and of these what is not reserved.
+    """What can be allocated of memory (MemTotal without huge pages) and of huge pages, each without its reserve.
 
-    ``totals`` is MemTotal in bytes, ``pages`` the number of huge pages by their size in KiB.
+    ``totals`` has MemTotal in bytes, ``pages`` the number of huge pages by their size in KiB.
     """
-    found: dict[int, dict[str, int]] = {}
+    tables: dict[int, dict[str, int]] = {}
     for node, total in totals.items():
         sizes = {hugepages(size): count * size * 1024 for size, count in pages.get(node, {}).items()}
         kept = reserved.get(node, {})
         table = {MEMORY: total - sum(sizes.values()), **sizes}
-        found[node] = {resource: max(0, size - kept.get(resource, 0)) for resource, size in table.items()}
-    return found
+        tables[node] = {resource: max(0, size - kept.get(resource, 0)) for resource, size in table.items()}
+    return tables
 
 
 def free(tables: Tables, blocks: t.Iterable[Block]) -> dict[int, dict[str, int]]:
@@ -80,10 +79,7 @@ def free(tables: Tables, blocks: t.Iterable[Block]) -> dict[int, dict[str, int]]
 
 
 def is_crowded(tables: Tables, blocks: t.Sequence[Block], others: t.Sequence[Block]) -> bool:
-    """Whether ``others`` cannot be held beside ``blocks``: their memory is taken, or a node is used alone and in a group.
-
-    The rule is the kubelet's: all blocks that have a node have the same nodes.
-    """
+    """Whether ``others`` cannot be held beside ``blocks``: the memory is taken, or a node would be used in two different sets of nodes."""
     left = free(tables, blocks)
     for block in others:
         if any(block.nodes & held.nodes and block.nodes != held.nodes for held in blocks):
@@ -97,10 +93,10 @@ def is_crowded(tables: Tables, blocks: t.Sequence[Block], others: t.Sequence[Blo
 def demands(
     tables: Tables, blocks: t.Sequence[Block], wanted: t.Mapping[str, int], reusable: t.Collection[Block] = ()
 ) -> tuple[Demand, ...]:
-    """What a workload wants, to decide its affinity with.
+    """The demands of a workload for memory, by which its affinity is decided.
 
-    ``blocks`` are all that are held; ``reusable`` are those of its own finished init containers, which are free for it.
-    They still count for the rule: the workload may run on their nodes as they do.
+    ``blocks`` are all blocks that are held; ``reusable`` are those of the workload's finished init containers, whose memory is free for
+    it. They still count for the rule on groups of nodes.
     """
     left = free(tables, _without(blocks, reusable))
     used = {block.nodes for block in blocks}
@@ -130,25 +126,24 @@ def allocate(
     reusable: t.Collection[Block] = (),
     holders: FindHolders | None = None,
 ) -> tuple[Block, ...]:
-    """Blocks for a workload on its affinity; without one, or where it is too small, on the fewest nodes that do.
+    """Blocks for a workload on the ``nodes`` of its affinity; without affinity, or if they have too little, on the fewest that suffice.
 
-    The blocks come to what is wanted, reused or not; reduced() says what its init containers keep.
-    Raises ValueError with what is missing where, and which of ``holders`` have it.
+    The blocks have the whole ``wanted`` amounts, ``reusable`` ones included. Raises ValueError with what is missing where, and which
+    ``holders`` have it.
     """
     asked = [demand._replace(pinned=nodes or frozenset()) for demand in demands(tables, blocks, wanted, reusable)]
     if not asked:
         return ()
-    found = narrowest(asked, tables)
-    if found is None:
+    chosen = narrowest(asked, tables)
+    if chosen is None:
         raise ValueError("; ".join(_missing(asked, tables, holders() if holders else {})))
-    return tuple(Block(found, demand.resource, demand.amount) for demand in asked)
+    return tuple(Block(chosen, demand.resource, demand.amount) for demand in asked)
 
 
 def drift(before: Tables, now: Tables, holders: Holders, tolerance: int = TOLERANCE) -> Drift:
-    """What changed since the assignments were made; earlier holders keep theirs first.
+    """What changed since the assignments were made. If memory is short, the first of ``holders`` keep theirs.
 
-    Memory may be short by up to ``tolerance`` on each set of nodes. Huge pages may not: a process that maps a missing page
-    is killed.
+    Memory may be short by up to ``tolerance`` bytes on each set of nodes. Huge pages may not: a process that maps a missing page is killed.
     """
     left = {node: dict(table) for node, table in now.items()}
     debts: dict[tuple[Nodes, str], int] = {}
@@ -163,7 +158,7 @@ def drift(before: Tables, now: Tables, holders: Holders, tolerance: int = TOLERA
 def _problem(
     left: t.Mapping[int, dict[str, int]], block: Block, debts: dict[tuple[Nodes, str], int], tolerance: int
 ) -> str:
-    """Why a block is not there any more; empty when it is, and then it is taken."""
+    """Why a block's memory is gone; "" where it is not, and then the block is taken from ``left``."""
     gone = block.nodes.difference(left)
     if gone:
         return f"{_named(gone)} {'is' if len(gone) == 1 else 'are'} gone"
@@ -201,7 +196,7 @@ def _take(left: t.Mapping[int, dict[str, int]], block: Block) -> None:
 
 
 def _without(blocks: t.Iterable[Block], others: t.Iterable[Block]) -> list[Block]:
-    """The blocks but one for each of the others."""
+    """The blocks without the others; an equal block is left out once for each of the others."""
     left = list(blocks)
     for block in others:
         left.remove(block)
@@ -223,7 +218,7 @@ def _missing(asked: t.Sequence[Demand], tables: Tables, holders: Holders) -> t.I
     for demand in short:
         yield shortage(demand, len(tables)) + _held(demand.resource, holders)
     if not short:
-        amounts = " and ".join(f"{shown(one.resource, one.amount)} of {one.resource}" for one in asked)
+        amounts = " and ".join(f"{shown(demand.resource, demand.amount)} of {demand.resource}" for demand in asked)
         on = f" on {_named(pinned)}" if pinned else ""
         yield f"{amounts}{on} would have to share nodes that others use alone or as a group{_held('', holders)}"
 

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""One NUMA affinity out of the hints of several resources: the kubelet's topology manager (1.36).
+"""A single NUMA affinity out of the hints of several resources: the kubelet's topology manager (1.36).
 
-The kubelet merges every permutation of the hints, one hint of each resource, and keeps the best. Their number is the
-product of the hints' numbers. The result of a permutation is only its mask and whether it is preferred, so here the
-distinct masks are carried from resource to resource instead; at 8 nodes these are at most 255.
+The kubelet merges every permutation of the hints, one hint of each resource, and keeps the best. The number of permutations is the product
+of the numbers of hints. But the result of a permutation is only a mask and whether it is preferred, so here the distinct masks are
+carried from resource to resource; on 8 nodes these are at most 255.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ Distances = t.Mapping[int, t.Mapping[int, int]]
 
 
 class Policy(NamedTuple):
-    """The topology manager's settings. ``scope`` and ``max_nodes`` are for the caller, who knows what is started.
+    """The topology manager's settings. The caller applies ``scope`` and ``max_nodes``.
 
-    ``preferred_by``: hints are preferred when no fewer nodes could ever satisfy them (capacity, as in the kubelet), or
-    when no fewer nodes have enough now (free). By capacity a half full machine has no preferred hints left for what
-    no longer fits on as few nodes, and restricted refuses it (kubernetes#84597).
+    ``preferred_by``: a hint is preferred when fewer nodes could never satisfy the request (capacity, as in the kubelet), or when fewer
+    nodes cannot satisfy it now (free). By capacity, a request that no longer fits on as few nodes has no preferred hint, and the policy
+    restricted refuses it (kubernetes#84597).
     """
 
     name: str
@@ -49,13 +49,13 @@ class Policy(NamedTuple):
 
 
 class Hint(NamedTuple):
-    """NUMA nodes that can satisfy a request, as a bit mask (None: any), and whether none narrower could ever do so."""
+    """NUMA nodes that can satisfy a request, as a bit mask (None: any); ``preferred`` if no narrower set could (Policy.preferred_by)."""
 
     nodes: int | None
     preferred: bool
 
 
-# The hints of one resource: None has no preference, an empty list cannot be satisfied.
+# The hints of one resource. None: the resource has no preference. An empty list: no nodes can satisfy the request.
 Hints = t.Optional[t.Sequence[Hint]]
 
 ANY = Hint(None, True)
@@ -65,7 +65,7 @@ UNSATISFIABLE = Hint(None, False)
 def too_many_nodes(policy: str, count: int, allowed: int = DEFAULT_MAX_NODES) -> bool:
     """Whether the kubelet would refuse to start on this many nodes.
 
-    Raises ValueError for a limit that it refuses itself.
+    Raises ValueError for an ``allowed`` that the kubelet refuses.
     """
     if allowed < DEFAULT_MAX_NODES:
         raise ValueError(f"max-allowable-numa-nodes is {allowed}; write {DEFAULT_MAX_NODES} or more")
@@ -85,7 +85,7 @@ def merge(
     *,
     prefer_closest: bool = False,
 ) -> Hint:
-    """The hint that serves all resources best; with ``prefer_closest`` the nearest of equally many nodes."""
+    """The hint that suits all resources best; with ``prefer_closest``, of equally many nodes the nearest."""
     if policy == NONE:
         return UNSATISFIABLE
     all_nodes = mask_of(nodes)
@@ -93,12 +93,12 @@ def merge(
     if policy == SINGLE_NUMA_NODE:
         resources = [single_numa(hints) for hints in resources]
     near = distances if prefer_closest and policy != SINGLE_NUMA_NODE else None
-    found = [Hint(mask, True) for mask in _agreed(resources, all_nodes)]
-    best = narrowest(found, 0, near)
+    merged = [Hint(mask, True) for mask in _agreed(resources, all_nodes)]
+    best = narrowest(merged, 0, near)
     if best is None:
         # A permutation that is not preferred counts only where no preferred one is left.
-        found = [Hint(mask, False) for mask in _common(resources, all_nodes)]
-        best = narrowest(found, max_of_min_counts(resources), near) or Hint(all_nodes, False)
+        merged = [Hint(mask, False) for mask in _common(resources, all_nodes)]
+        best = narrowest(merged, max_of_min_counts(resources), near) or Hint(all_nodes, False)
     return Hint(None, best.preferred) if policy == SINGLE_NUMA_NODE and best.nodes == all_nodes else best
 
 
@@ -121,32 +121,32 @@ def count(mask: int) -> int:
 
 
 def distances_of(order: t.Sequence[int], rows: t.Sequence[t.Sequence[int]]) -> Distances:
-    """Distances by node, from rows and columns in this order of nodes."""
+    """Distances by node, from a table whose rows and columns have this order of nodes."""
     return {node: dict(zip(order, row)) for node, row in zip(order, rows)}
 
 
 def total_distance(mask: int, distances: Distances) -> int:
-    """The distances between all ordered pairs; among masks of one size it orders as the kubelet's average does."""
+    """The sum of the distances between all ordered pairs. Masks of the same size are in the same order as by the kubelet's average."""
     nodes = nodes_of(mask)
-    return sum(distances[one][other] for one in nodes for other in nodes)
+    return sum(distances[node][other] for node in nodes for other in nodes)
 
 
 def single_numa(hints: t.Iterable[Hint]) -> list[Hint]:
-    """The hints that single-numa-node looks at."""
+    """The hints that the policy single-numa-node looks at."""
     return [hint for hint in hints if hint.preferred and (hint.nodes is None or count(hint.nodes) == 1)]
 
 
 def max_of_min_counts(resources: t.Iterable[t.Iterable[Hint]]) -> int:
-    """How many nodes the resource takes that needs the most: what a hint that is not preferred should have."""
+    """The nodes of the narrowest hint of the resource that needs most nodes: a hint that is not preferred should have as many."""
     counts = ((count(mask) for mask, dummy in hints if mask is not None) for hints in resources)
     return max((min(sizes, default=0) for sizes in counts), default=0)
 
 
 def narrowest(hints: t.Iterable[Hint], best_count: int, distances: Distances | None = None) -> Hint | None:
-    """The best of merged hints, None if none of them has a node.
+    """The best of merged hints; None if no hint has a node.
 
-    Preferred ones come first, the narrowest of them. Else those with ``best_count`` nodes, then the widest of the
-    narrower ones, then the narrowest of the wider ones. Of equally many nodes, the nearest and then the lowest.
+    Preferred hints come first, the narrowest of them. Then hints with ``best_count`` nodes, then the widest of the narrower hints, then
+    the narrowest of the wider ones. Of equally many nodes, the nearest and then the lowest come first.
     """
 
     def rank(hint: Hint) -> tuple[int, ...]:
@@ -169,10 +169,10 @@ def _listed(hints: Hints) -> t.Sequence[Hint]:
 
 
 def _agreed(resources: t.Iterable[t.Sequence[Hint]], all_nodes: int) -> set[int]:
-    """The masks of preferred permutations: all hints are preferred, and those with nodes have the same."""
+    """The masks of preferred permutations: all hints are preferred, and all hints with nodes have the same nodes."""
     preferred = [{mask for mask, is_preferred in hints if is_preferred} for hints in resources]
     strict = [masks for masks in preferred if None not in masks]
-    # Where every resource takes any nodes, too, each may name its own.
+    # If every resource also accepts any nodes, each may name other nodes.
     agreed = set.intersection(*strict) if strict else set().union({None}, *preferred)
     return {all_nodes if mask is None else mask & all_nodes for mask in agreed}
 
@@ -182,5 +182,5 @@ def _common(resources: t.Iterable[t.Sequence[Hint]], all_nodes: int) -> set[int]
     common = {all_nodes}
     for hints in resources:
         masks = {all_nodes if mask is None else mask for mask, dummy in hints}
-        common = {one & other for one in common for other in masks}
+        common = {first & other for first in common for other in masks}
     return common
