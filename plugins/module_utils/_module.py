@@ -26,7 +26,7 @@ from ._core.model.plan.plan import Change, Outcome, Plan
 from ._core.model.profile import compose, effective_profile, profile
 from ._core.model.profile.profile import Profile
 from ._core.model.status import history, pause
-from ._core.model.systemd.agent_units import Options
+from ._core.model.systemd.agent_units import AgentOptions
 from ._core.model.topology import topology
 from ._core.model.values.errors import CorralError, Problem, refusal
 from ._core.model.values.printable_text import printable
@@ -356,11 +356,11 @@ def agent_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
     return result_of(module, host, locked(module, host, lambda: applying.apply(host, plan(), plan)))
 
 
-def agent_options(module: AnsibleModule, host: Host) -> Options:
+def agent_options(module: AnsibleModule, host: Host) -> AgentOptions:
     """The options of the agent: as given, else as it is installed, else the defaults."""
     now = agent_install.installed_or_usual(host, sys.executable)
     interval, python, folder = (module.params[name] for name in ("interval", "python", "metrics_dir"))
-    options = Options(
+    options = AgentOptions(
         now.interval if interval is None else interval,
         python or now.python,
         now.metrics_dir if folder is None else folder,

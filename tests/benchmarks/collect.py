@@ -111,7 +111,7 @@ def decide_images(texts: t.Sequence[str]) -> int:
         gone.append(image.id)
         return gained
 
-    limits = image_gc.Limits(85, 50, min_age=120)
+    limits = image_gc.ImageLimits(85, 50, min_age=120)
     image_gc.free(image_gc.candidates(found), 5 << 30, limits, NOW, remove)
     return len(gone)
 
@@ -123,7 +123,7 @@ def decide_containers(text: str) -> int:
     for item in gc_match.items(podman_json.containers(json.loads(text)), []):
         own = next((one for one in workloads if gc_match.belongs(item, one)), None)
         dead.append(container_gc.Dead(item.id, own, item.containers[0].ended or 0.0))
-    return len(container_gc.evict(dead, container_gc.Limits(0, 1, -1), NOW))
+    return len(container_gc.evict(dead, container_gc.DeadLimits(0, 1, -1), NOW))
 
 
 def deciding(count: int, turns: int) -> None:

@@ -19,11 +19,11 @@ from _core.managers import registry
 from _core.model.plan.plan import Change, Outcome, Plan
 from _core.model.profile import compose, profile
 from _core.model.profile.section_patch import SectionPatch
-from _core.model.systemd.agent_units import TIMER, Options
+from _core.model.systemd.agent_units import TIMER, AgentOptions
 from _core.pipeline import applying, declared_profile, locked_run, planning, section_tasks
 from _core.pipeline import tick as full_tick
 
-OPTIONS = Options(10, "/usr/bin/python3")
+OPTIONS = AgentOptions(10, "/usr/bin/python3")
 # The real program has some hundred files; how many does not matter here.
 OLDER = {"_core/main.py": "main = -1\n"}
 PROGRAM = {"_core/main.py": "main = 0\n", "_core/model/values/errors.py": "errors = ()\n"}
@@ -38,7 +38,7 @@ def declare(host: Host, origin: str = "", **sections: t.Any) -> Outcome:
     return locked_run.published(host, applying.declare(host, profile.parse(data), origins))
 
 
-def install(host: Host, program: dict[str, str] | None = None, options: Options = OPTIONS) -> Outcome:
+def install(host: Host, program: dict[str, str] | None = None, options: AgentOptions = OPTIONS) -> Outcome:
     """Install the agent (module agent)."""
 
     def plan() -> Plan:

@@ -11,8 +11,8 @@ import typing as t
 
 from ..host.podman_cli import Podman, PodmanError, Podmans
 from ..model.gc_policy import container_gc, gc_match, gc_records
-from ..model.gc_policy.container_gc import Dead, Limits, Pod
-from ..model.gc_policy.gc_match import Item
+from ..model.gc_policy.container_gc import Dead, DeadLimits, Pod
+from ..model.gc_policy.gc_match import GcItem
 from ..model.gc_policy.gc_records import Records
 from ..model.gc_policy.podman_json import DEAD, NEVER_STARTED, last_uses
 from ..model.profile.profile_gc import ALL, ContainerGC
@@ -31,7 +31,7 @@ class Found(NamedTuple):
     """An item and the user whose Podman has it; ``workload`` None: of no workload. ``left``: its workload left the profile."""
 
     podman: Podman
-    item: Item
+    item: GcItem
     workload: t.Optional[Workload]
     left: bool
 
@@ -107,7 +107,7 @@ def due_of(found: t.Sequence[Found], policy: ContainerGC, now: float) -> Due:
         since = dead_since(one.item, now)
         if since is not None:
             dead.append(Dead(key, unit, min(since, now), one.left))
-    limits = Limits(policy.min_age, policy.max_per_workload, policy.max_total)
+    limits = DeadLimits(policy.min_age, policy.max_per_workload, policy.max_total)
     going = [one.id for one in container_gc.evict(dead, limits, now)]
     going += [pod.id for pod in container_gc.evict_pods(pods)]
     return Due(tuple(by_key[key] for key in going), len(dead) + sum(not pod.active for pod in pods))
@@ -159,7 +159,7 @@ def in_scope(one: Found, policy: ContainerGC) -> bool:
     return one.workload is not None or policy.scope == ALL
 
 
-def dead_since(item: Item, now: float) -> t.Optional[float]:
+def dead_since(item: GcItem, now: float) -> t.Optional[float]:
     """When the last part of an item stopped; None while something of it runs or is about to start."""
     moments = []
     for one in item.containers:

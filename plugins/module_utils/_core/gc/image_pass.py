@@ -106,9 +106,9 @@ def too_old_by(observed: Observation, policy: ImageGC, moment: float) -> bool:
     return any(image_gc.too_old(image_gc.candidates(images), limits, moment, watched) for images in passes)
 
 
-def limits_of(policy: ImageGC) -> image_gc.Limits:
+def limits_of(policy: ImageGC) -> image_gc.ImageLimits:
     """The limits as the profile declares them."""
-    return image_gc.Limits(policy.high, policy.low, policy.min_age, policy.max_age)
+    return image_gc.ImageLimits(policy.high, policy.low, policy.min_age, policy.max_age)
 
 
 def images_of(storages: t.Sequence[Storage], policy: ImageGC, records: Records) -> list[Image]:

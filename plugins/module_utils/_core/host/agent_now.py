@@ -12,7 +12,7 @@ import re
 import time
 import typing as t
 
-from ..model.status.freshness import Agent, Unit
+from ..model.status.freshness import Agent, UnitStatus
 from ..model.systemd.agent_units import SERVICE, TIMER
 from . import process, systemd
 from .files import Host
@@ -42,12 +42,12 @@ def ask(host: Host) -> t.Optional[Agent]:
     return Agent(timer, service, holder(host, but=blocks[1].get("MainPID", "")))
 
 
-def unit_of(block: t.Mapping[str, str], now: float) -> Unit:
+def unit_of(block: t.Mapping[str, str], now: float) -> UnitStatus:
     """A unit by what ``systemctl show`` prints."""
     active = block.get("ActiveState", "")
     began = float(block.get("InactiveExitTimestampMonotonic") or 0) / 1e6
     checked = block.get("ConditionTimestampMonotonic", "0") != "0"
-    return Unit(
+    return UnitStatus(
         block.get("LoadState", ""), active, block.get("UnitFileState") or "not enabled", block.get("Result", ""),
         not checked or block.get("ConditionResult") != "no", max(now - began, 0.0) if active in JOBS else 0.0,
         span(block.get("TimeoutStartUSec", "")),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..model.status.conflicts import Given, Irqbalance, Kubelet, Tuned
+from ..model.status.conflicts import Given, Irqbalance, KubeletCpuManager, Tuned
 from . import cgroup, kernel_text, sysctl, systemd
 from .files import Host
 
@@ -70,12 +70,12 @@ def read_ini(host: Host, file: str, into: dict[str, dict[str, Given]], section: 
 # kubelet
 
 
-def kubelet(host: Host) -> t.Optional[Kubelet]:
+def kubelet(host: Host) -> t.Optional[KubeletCpuManager]:
     """The running kubelet's CPU manager (see configured_kubelet())."""
     return configured_kubelet(host) if cgroup.service_runs(host, "kubelet.service") else None
 
 
-def configured_kubelet(host: Host) -> Kubelet:
+def configured_kubelet(host: Host) -> KubeletCpuManager:
     """The CPU manager of the kubelet that kubelet.service runs, or would run, by the configuration that its files and flags make."""
     from ..model.kubelet import config_values, kubelet_config  # A node without a kubelet does not load them.
     from . import kubelet_node
@@ -85,13 +85,13 @@ def configured_kubelet(host: Host) -> Kubelet:
     layers, wrong = kubelet_node.layers(host, places)
     flags, unread = kubelet_config.flag_layers(places.flags)
     if wrong or unread:
-        return Kubelet(places.config, "", frozenset(), unread="; ".join((*wrong, *unread)))
+        return KubeletCpuManager(places.config, "", frozenset(), unread="; ".join((*wrong, *unread)))
     config = kubelet_config.effective(layers, flags)
     reserved = cgroup.cpu_list(str(config.get("reservedSystemCPUs") or "")) or frozenset()
     strict = config_values.is_on(config.get("cpuManagerPolicyOptions", "strict-cpu-reservation"))
     file = config.origins.get(("reservedSystemCPUs",), places.config)
     newer = tuple(kubelet_node.newer_files(host, running, places, layers))
-    return Kubelet(file, str(config.get("cpuManagerPolicy") or ""), reserved, strict, newer=newer)
+    return KubeletCpuManager(file, str(config.get("cpuManagerPolicy") or ""), reserved, strict, newer=newer)
 
 
 # irqbalance, numad, sysctl

@@ -15,7 +15,7 @@ import re
 import typing as t
 
 from ..model.gc_policy import image_layers, podman_json
-from ..model.gc_policy.gc_match import Item
+from ..model.gc_policy.gc_match import GcItem
 from ..model.gc_policy.image_layers import Layers
 from ..model.gc_policy.podman_json import ListedContainer, ListedImage, ListedPod
 from ..model.values.errors import shown
@@ -277,7 +277,7 @@ class Podman:
         path = f"/images/{image.id}/{verb}?repo={quoted(repository)}&tag={quoted(tag)}"
         return self.act(verb, "POST", path, ASK_SECONDS)[0]
 
-    def remove_item(self, item: Item, *, volumes: bool) -> str:
+    def remove_item(self, item: GcItem, *, volumes: bool) -> str:
         """Remove a dead container or pod. Returns why not, "" when it is gone."""
         # A pod would take its containers' anonymous volumes along, whatever is asked.
         for one in item.members if item.pod else item.containers:

@@ -22,7 +22,7 @@ from .files import READ_LIMIT, Host, Unreadable
 
 if t.TYPE_CHECKING:
     from ..model.plan.undo import Original
-    from ..model.status.history import Kept
+    from ..model.status.history import HistoryEntry
 
 ETC = "/etc/corral"
 STATE = "/var/lib/corral"
@@ -467,14 +467,14 @@ def record_profile(host: Host, profile: t.Any) -> None:
     host.write_file(APPLIED, json.dumps(profile, sort_keys=True) + "\n", PRIVATE)
 
 
-def history(host: Host) -> tuple[t.Optional[Kept], list[Kept]]:
+def history(host: Host) -> tuple[t.Optional[HistoryEntry], list[HistoryEntry]]:
     """The profile in force (None: no profile is) and those applied before it, the newest first."""
     from ..model.status import history as applied_profiles
 
     return applied_profiles.divided(applied_profiles.from_data(either(host, HISTORY)), applied(host))
 
 
-def save_history(host: Host, kept: t.Sequence[Kept]) -> None:
+def save_history(host: Host, kept: t.Sequence[HistoryEntry]) -> None:
     """Keep the profiles that were applied, the newest first."""
     from ..model.status import history as applied_profiles
 

@@ -19,7 +19,7 @@ from ..model.plan.places import Place
 from ..model.plan.plan import FILES, START, UNCHANGEABLE, UNKNOWN, Change, Part
 from ..model.systemd import agent_program, agent_units
 from ..model.systemd.agent_program import Program
-from ..model.systemd.agent_units import COMMAND, FACT, FOLDER, LAUNCHER, RELEASES, Options
+from ..model.systemd.agent_units import COMMAND, FACT, FOLDER, LAUNCHER, RELEASES, AgentOptions
 from ..model.systemd.unit_file import file_change
 from ..model.systemd.unit_property import ETC
 from ..model.values.errors import refusal
@@ -69,17 +69,17 @@ class Observation(NamedTuple):
     version: str = ""
 
 
-def installed(host: Host) -> t.Optional[Options]:
+def installed(host: Host) -> t.Optional[AgentOptions]:
     """The options with which the agent was installed; None when it is not installed."""
     data = state.read_json(host, state.AGENT)
     if isinstance(data, dict) and isinstance(data.get("interval"), int) and isinstance(data.get("python"), str):
-        return Options(data["interval"], data["python"], agent_units.metrics_dir(data))
+        return AgentOptions(data["interval"], data["python"], agent_units.metrics_dir(data))
     return None
 
 
-def installed_or_usual(host: Host, python: str) -> Options:
+def installed_or_usual(host: Host, python: str) -> AgentOptions:
     """The options of the installed agent, with ``python`` where its own is gone; the defaults where it is not installed."""
-    now = installed(host) or Options(agent_units.INTERVAL, python)
+    now = installed(host) or AgentOptions(agent_units.INTERVAL, python)
     return now if host.exists(now.python) else now._replace(python=python)
 
 
@@ -94,7 +94,7 @@ def check_metrics_dir(host: Host, folder: str) -> None:
         raise refusal("this node has no such folder: make it first", path=path, value=folder)
 
 
-def stale_metrics(host: Host, wanted: t.Optional[Options], reason: str) -> tuple[Change, ...]:
+def stale_metrics(host: Host, wanted: t.Optional[AgentOptions], reason: str) -> tuple[Change, ...]:
     """The removal of metrics that nothing will update."""
     folder = agent_units.metrics_dir(state.read_json(host, state.AGENT))
     if wanted is not None and wanted.metrics_dir == folder:
@@ -109,7 +109,7 @@ def stale_metrics(host: Host, wanted: t.Optional[Options], reason: str) -> tuple
 
 def plan(
     host: Host,
-    options: Options,
+    options: AgentOptions,
     core: t.Optional[t.Mapping[str, str]] = None,
     *,
     tag: t.Optional[str] = None,
@@ -224,7 +224,7 @@ def decide(
     files: t.Mapping[str, str],
     links: t.Mapping[str, str],
     program: t.Optional[Program],
-    options: Options,
+    options: AgentOptions,
     seen: Observation,
 ) -> Part:
     """The changes that make the installation as wanted."""
@@ -274,7 +274,7 @@ def outdated_programs(program: Program, seen: Observation) -> list[undo.Original
 
 
 def program_change(
-    program: Program, outdated: t.Sequence[undo.Original], options: Options, seen: Observation
+    program: Program, outdated: t.Sequence[undo.Original], options: AgentOptions, seen: Observation
 ) -> t.Optional[Change]:
     """The change of the program as a whole. A run may end after any of its steps: only the last one, the link, takes effect."""
     texts = paths_of(program)

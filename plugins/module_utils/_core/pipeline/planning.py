@@ -27,7 +27,7 @@ from . import declared_profile, named_programs
 
 if t.TYPE_CHECKING:
     from ..model.profile.node_intent import Resolved
-    from ..model.systemd.agent_units import Options
+    from ..model.systemd.agent_units import AgentOptions
     from ..model.values.vocabulary import Run
     from .allocate_workloads import Request
 
@@ -231,7 +231,7 @@ def drifted_from(host: Host, applied: object) -> frozenset[tuple[str, str, str]]
 
 def plan_agent(
     host: Host,
-    options: Options,
+    options: AgentOptions,
     core: t.Optional[t.Mapping[str, str]] = None,
     *,
     tag: t.Optional[str] = None,

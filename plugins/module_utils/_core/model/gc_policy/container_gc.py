@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Which dead containers go: the kubelet's container garbage collection (1.36, pkg/kubelet/kuberuntime/kuberuntime_gc.go)."""
+"""The dead containers that are removed: the kubelet's garbage collection (1.36, pkg/kubelet/kuberuntime/kuberuntime_gc.go)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import typing as t
 from ..values.records import NamedTuple
 
 
-class Limits(NamedTuple):
-    """``min_age`` in seconds; the most dead ones per unit and in all, -1: no limit."""
+class DeadLimits(NamedTuple):
+    """``min_age`` in seconds; the most dead containers ``per_unit`` and in ``total``, -1: no limit."""
 
     min_age: float = 0
     per_unit: int = 1
@@ -21,10 +21,10 @@ class Limits(NamedTuple):
 
 
 class Dead(NamedTuple):
-    """A dead container, or a pod of which nothing runs any more.
+    """A dead container, or a pod without a running container.
 
-    ``unit`` is what it counts with: its workload (the kubelet: pod and container name). ``since`` is its age's begin in
-    epoch seconds. ``left`` says that its workload left the profile: then all of the unit go.
+    ``unit`` is the group that it is counted in: its workload (the kubelet: pod and container name). ``since``: epoch seconds from which
+    its age counts. ``left``: its workload left the profile, so all of the unit is removed.
     """
 
     id: str
@@ -34,7 +34,7 @@ class Dead(NamedTuple):
 
 
 class Pod(NamedTuple):
-    """A pod without containers of its own; an ``active`` one runs, or has some. ``left`` as above."""
+    """A pod without dead containers; ``active``: it runs, or has containers. ``left`` as in Dead."""
 
     id: str
     unit: t.Hashable
@@ -43,39 +43,39 @@ class Pod(NamedTuple):
     left: bool = False
 
 
-def evict(dead: t.Iterable[Dead], limits: Limits, now: float) -> list[Dead]:
-    """Those that go, the oldest first."""
-    old = [one for one in dead if one.since <= now - limits.min_age]
-    going = [one for one in old if one.left]
+def evict(dead: t.Iterable[Dead], limits: DeadLimits, now: float) -> list[Dead]:
+    """The containers and pods that are removed, the oldest first."""
+    old = [item for item in dead if item.since <= now - limits.min_age]
+    going = [item for item in old if item.left]
     units: dict[t.Hashable, list[Dead]] = {}
-    for one in newest_first(one for one in old if not one.left):
-        units.setdefault(one.unit, []).append(one)
+    for item in newest_first(item for item in old if not item.left):
+        units.setdefault(item.unit, []).append(item)
     if limits.per_unit >= 0:
         going += trim(units, limits.per_unit)
     count = sum(map(len, units.values()))
     if 0 <= limits.total < count:
-        # Something is left of every unit as long as there is room for that.
+        # First to the same number in every unit, so that each unit keeps something as long as the total allows it.
         going += trim(units, max(limits.total // len(units), 1))
-        kept = newest_first(one for unit in units.values() for one in unit)
+        kept = newest_first(item for unit in units.values() for item in unit)
         going += kept[limits.total :]
     return newest_first(going)[::-1]
 
 
 def trim(units: t.Mapping[t.Hashable, list[Dead]], most: int) -> list[Dead]:
     """Take all but the ``most`` newest out of each unit."""
-    taken = [one for unit in units.values() for one in unit[most:]]
+    taken = [item for unit in units.values() for item in unit[most:]]
     for unit in units.values():
         del unit[most:]
     return taken
 
 
 def newest_first(dead: t.Iterable[Dead]) -> list[Dead]:
-    """By age; of the same age as they come."""
-    return sorted(dead, key=lambda one: -one.since)
+    """Sorted by age; items of the same age keep their order."""
+    return sorted(dead, key=lambda item: -item.since)
 
 
 def evict_pods(pods: t.Iterable[Pod]) -> list[Pod]:
-    """The empty pods that go: all of a unit that left, else all but its newest; never an active one."""
+    """The empty pods that are removed: all of a unit that left, else all but its newest; never an active pod."""
     units: dict[t.Hashable, list[Pod]] = {}
     for pod in sorted(pods, key=lambda pod: -pod.since):
         units.setdefault(pod.unit, []).append(pod)

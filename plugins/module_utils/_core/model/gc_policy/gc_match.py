@@ -20,21 +20,20 @@ _DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{12,64})")
 
 
 def keeps_image(patterns: t.Iterable[str], image: ListedImage) -> t.Optional[str]:
-    """The first of the patterns that matches the image, None when none does."""
+    """The first pattern that matches the image; None when none does."""
     return next((pattern for pattern in patterns if means_image(pattern, image)), None)
 
 
 def means_image(pattern: str, image: ListedImage) -> bool:
     """Whether a pattern matches the image.
 
-    A digest is the image's own, its manifest's, or the beginning of its id; NAME@sha256:… asks for both. A name without
-    a tag means every tag. A name whose first part is no host means that name in any registry: ``tools`` is
-    ``localhost/tools:1`` as well.
+    A digest is the image's own, its manifest's, or the beginning of its id; with NAME@sha256:… name and digest must match. A name without
+    a tag matches every tag. A name whose first part is no host matches in any registry: ``tools`` matches ``localhost/tools:1``.
     """
     name, at, digest = pattern.partition("@")
     if at:
         own = (*image.names, *image.digests)
-        return any(end == digest for end in ends(image)) and any(named(name, one) for one in own)
+        return any(end == digest for end in ends(image)) and any(named(name, text) for text in own)
     match = _DIGEST.fullmatch(pattern)
     if match and (pattern.startswith("sha256:") or not image.names):
         return any(end.partition(":")[2].startswith(match.group(1)) for end in ends(image))
@@ -49,7 +48,7 @@ def ends(image: ListedImage) -> list[str]:
 
 
 def named(pattern: str, name: str) -> bool:
-    """Whether a pattern matches a name of an image (``registry/path:tag``, or ``…@digest`` for one pulled by that)."""
+    """Whether a pattern matches a name of an image: ``registry/path:tag``, or ``…@digest`` of an image that was pulled by digest."""
     name = name.partition("@")[0]
     pattern = pattern[: -len(":*")] if pattern.endswith(":*") else pattern
     last = pattern.rpartition("/")[2]
@@ -66,7 +65,7 @@ def has_label(pattern: str, labels: t.Mapping[str, str]) -> bool:
     return key in labels and (not equals or labels[key] == value)
 
 
-class Item(NamedTuple):
+class GcItem(NamedTuple):
     """A unit of removal: a container outside of pods, or a pod (with its containers, the infra container among them)."""
 
     id: str
@@ -76,19 +75,19 @@ class Item(NamedTuple):
 
     @property
     def members(self) -> tuple[ListedContainer, ...]:
-        """The containers without the one that holds a pod together."""
+        """The containers without a pod's infra container."""
         return tuple(one for one in self.containers if not one.infra)
 
 
-def items(containers: t.Sequence[ListedContainer], pods: t.Iterable[ListedPod]) -> list[Item]:
-    """Containers and pods as units; a container of a pod that is not listed is left out."""
-    alone = [Item(one.id, one.name, None, (one,)) for one in containers if not one.pod and not one.external]
-    grouped = [Item(pod.id, pod.name, pod, tuple(one for one in containers if one.pod == pod.id)) for pod in pods]
+def items(containers: t.Sequence[ListedContainer], pods: t.Iterable[ListedPod]) -> list[GcItem]:
+    """Containers and pods as units of removal; a container whose pod is not listed is left out."""
+    alone = [GcItem(one.id, one.name, None, (one,)) for one in containers if not one.pod and not one.external]
+    grouped = [GcItem(pod.id, pod.name, pod, tuple(one for one in containers if one.pod == pod.id)) for pod in pods]
     return alone + grouped
 
 
 # Whether a pattern matches an item, for each key of MATCH_KINDS.
-MATCHES: dict[str, t.Callable[[Item, str], bool]] = {
+MATCHES: dict[str, t.Callable[[GcItem, str], bool]] = {
     "unit": lambda item, pattern: any(
         fnmatch.fnmatchcase(labels.get(UNIT_LABEL, ""), pattern) for labels in labels_of(item)
     ),
@@ -98,25 +97,25 @@ MATCHES: dict[str, t.Callable[[Item, str], bool]] = {
 }
 
 
-def belongs(item: Item, workload: Workload) -> bool:
-    """Whether an item is a workload's."""
+def belongs(item: GcItem, workload: Workload) -> bool:
+    """Whether an item belongs to a workload."""
     return MATCHES[workload.match](item, workload.pattern)
 
 
-def labels_of(item: Item) -> list[dict[str, str]]:
+def labels_of(item: GcItem) -> list[dict[str, str]]:
     """The labels of a pod and of its containers, or of a container."""
     return [*([item.pod.labels] if item.pod else []), *(one.labels for one in item.containers)]
 
 
-def kept(item: Item, names: t.Iterable[str], labels: t.Iterable[str]) -> bool:
-    """Whether the keep-lists name an item, or a part of it."""
+def kept(item: GcItem, names: t.Iterable[str], labels: t.Iterable[str]) -> bool:
+    """Whether the keep-lists name an item or one of its containers."""
     own = [item.name, *(one.name for one in item.members)]
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in names for name in own) or any(
         has_label(pattern, label) for pattern in labels for label in labels_of(item)
     )
 
 
-def group_of(item: Item) -> str:
-    """What an item of no workload counts with: those of its unit, else of its image (a pod: its own name)."""
+def group_of(item: GcItem) -> str:
+    """The group that an item without a workload is counted in: its unit, else its image (a pod: its name)."""
     unit = next((labels[UNIT_LABEL] for labels in labels_of(item) if labels.get(UNIT_LABEL)), "")
     return unit or (f"pod {item.pod.name}" if item.pod else item.containers[0].image_name or item.containers[0].image)

@@ -3,10 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""When images were first seen and last used, and which workloads were declared: Podman does not record that.
+"""When images were first seen and last used, and which workloads were declared: Podman does not record this.
 
-Kept on the node, so that a restart or a reboot forgets nothing. Where it is lost the node is as one that is looked at
-for the first time: ages start from 0, nothing is removed that would have stayed.
+The records are a file on the node. If it is lost, all ages start from 0, so that nothing is removed too early.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from ..profile.profile_workloads import Workload
 from ..values.records import NamedTuple
 from ..workload.match_kinds import MATCH_KINDS
 
-LATEST = 1 << 53  # Every whole second before it is a float, and none of those that JSON calls Infinity or NaN.
-SLEWED = 60.0  # A clock that is off by less is brought right bit by bit, which no age notices.
+LATEST = 1 << 53  # A float has each whole second below it; JSON's Infinity and NaN are not below it.
+SLEWED = 60.0  # A clock that is off by less is corrected gradually, which changes no age.
 
 
-class Use(NamedTuple):
-    """Epoch seconds; ``last`` None: never seen in use."""
+class ImageUse(NamedTuple):
+    """When an image was seen first and used last, in epoch seconds; ``last`` None: never seen in use."""
 
     first: float
     last: t.Optional[float]
@@ -37,31 +36,31 @@ class Clock(NamedTuple):
 
 
 class Records(NamedTuple):
-    """``since`` when looking began, ``observed`` until when Podman's events are known; ``images`` by user and id;
-    ``workloads`` as declared, those that left among them; ``clock`` is of when they were kept."""
+    """``since``: when observation began. ``observed``: until when Podman's events are known. ``images``: by user and id. ``workloads``: as
+    declared, with those that left the profile. ``clock``: when the records were written."""
 
     since: float
-    images: dict[str, dict[str, Use]]
+    images: dict[str, dict[str, ImageUse]]
     workloads: tuple[Workload, ...]
     clock: Clock
     observed: float = 0.0
 
 
 def read(data: object, clock: Clock) -> Records:
-    """The records as they were kept, by the clock as it is now; data of another form is left out."""
-    found = Records(clock.now, {}, (), clock)
+    """The records with their times by the present clock; data of another form is left out."""
+    records = Records(clock.now, {}, (), clock)
     if not isinstance(data, dict) or not is_time(data.get("since")):
-        return found
+        return records
     off = set_by(data.get("clock"), clock)
-    found = found._replace(since=min(float(data["since"]) + off, clock.now))
+    records = records._replace(since=min(float(data["since"]) + off, clock.now))
     for user, uses in mapping(data.get("images")).items():
         rows = {key: use(row, off) for key, row in mapping(uses).items()}
-        found.images[user] = {key: row for key, row in rows.items() if row is not None}
+        records.images[user] = {key: row for key, row in rows.items() if row is not None}
     if is_time(data.get("looked")):
-        found = found._replace(observed=min(float(data["looked"]) + off, clock.now))
+        records = records._replace(observed=min(float(data["looked"]) + off, clock.now))
     listed = data.get("workloads")
     known = [workload(row) for row in listed] if isinstance(listed, list) else []
-    return found._replace(workloads=tuple(row for row in known if row is not None))
+    return records._replace(workloads=tuple(row for row in known if row is not None))
 
 
 def to_data(records: Records) -> dict[str, t.Any]:
@@ -70,15 +69,15 @@ def to_data(records: Records) -> dict[str, t.Any]:
         "since": records.since,
         "looked": records.observed,
         "images": {user: {key: list(row) for key, row in uses.items()} for user, uses in records.images.items()},
-        "workloads": [list(one[:3]) for one in records.workloads],
+        "workloads": [list(workload[:3]) for workload in records.workloads],
         "clock": list(records.clock),
     }
 
 
 def set_by(kept: object, clock: Clock) -> float:
-    """By how many seconds the clock was set since: that time has not passed, and no age may count it.
+    """The seconds by which the clock was set since the records were written: ages do not count them.
 
-    After a reboot that is known of a clock that shows an earlier time than before, and of no other.
+    After a reboot only a clock that was set back can be recognised.
     """
     if not isinstance(kept, list) or len(kept) != 3 or not is_time(kept[0]) or not is_time(kept[1]):
         return 0.0
@@ -88,7 +87,7 @@ def set_by(kept: object, clock: Clock) -> float:
 
 
 def is_time(value: object) -> bool:
-    """Whether it is a number of seconds, and none that no clock shows."""
+    """Whether a value is a number of seconds that a clock can show."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < LATEST
 
 
@@ -97,42 +96,42 @@ def mapping(value: object) -> dict[str, t.Any]:
     return value if isinstance(value, dict) else {}
 
 
-def use(row: object, off: float) -> t.Optional[Use]:
-    """One image's times, by a clock that was set by ``off`` since; None when they are none."""
+def use(row: object, off: float) -> t.Optional[ImageUse]:
+    """The times of an image, by a clock that was set by ``off`` since; None for a row of another form."""
     if not isinstance(row, list) or len(row) != 2 or not is_time(row[0]) or not (row[1] is None or is_time(row[1])):
         return None
-    return Use(row[0] + off, None if row[1] is None else row[1] + off)
+    return ImageUse(row[0] + off, None if row[1] is None else row[1] + off)
 
 
 def workload(row: object) -> t.Optional[Workload]:
-    """One workload as it was declared; None when it is none."""
+    """A workload as it was declared; None for a row of another form."""
     if not isinstance(row, list) or len(row) != 3 or not all(isinstance(item, str) for item in row):
         return None
     return Workload(*row) if row[1] in MATCH_KINDS else None
 
 
 def seen(
-    uses: t.Mapping[str, Use], present: t.Iterable[str], used: t.Mapping[str, float], now: float
-) -> dict[str, Use]:
-    """The times of the images that are there now. ``used`` has when each was used last, as far as it is known.
+    uses: t.Mapping[str, ImageUse], present: t.Iterable[str], used: t.Mapping[str, float], now: float
+) -> dict[str, ImageUse]:
+    """The times of the ``present`` images. ``used`` has the last use of each image, where it is known.
 
-    A time in the future is of a clock that was set back since: now is the latest that it can have been.
+    A time in the future comes from a clock that was set back since, and becomes ``now``.
     """
-    found = {}
+    times = {}
     for image in present:
-        use = uses.get(image, Use(now, None))
+        use = uses.get(image, ImageUse(now, None))
         last = max((moment for moment in (use.last, used.get(image)) if moment is not None), default=None)
-        found[image] = Use(min(use.first, now), None if last is None else min(last, now))
-    return found
+        times[image] = ImageUse(min(use.first, now), None if last is None else min(last, now))
+    return times
 
 
-def noted(uses: t.Mapping[str, Use], used: t.Mapping[str, float], now: float) -> dict[str, Use]:
-    """The times as they are known, with those of ``used``."""
+def noted(uses: t.Mapping[str, ImageUse], used: t.Mapping[str, float], now: float) -> dict[str, ImageUse]:
+    """The known times, updated by those of ``used``."""
     return seen(uses, [*uses, *used], used, now)
 
 
 def limited(records: Records, most: t.Mapping[str, int]) -> Records:
-    """The records with at most so many images of these users, those that were used or first seen last."""
+    """The records with at most ``most`` images of each of these users; the images that were used or first seen last are kept."""
     images = dict(records.images)
     for user, count in most.items():
         if len(images.get(user, {})) > count:

@@ -3,11 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Which images go: the kubelet's image garbage collection (1.36, pkg/kubelet/images/image_gc_manager.go).
+"""The images that are removed: the kubelet's image garbage collection (1.36, pkg/kubelet/images/image_gc_manager.go).
 
-One difference: an image that was never used is infinitely old for the kubelet, so that an age limit removes it the
-moment it was pulled. Here its age counts from when it was first seen, and ``min_age`` protects from both reasons (see
-``too_old``, ``protect``).
+For the kubelet an image that was never used is infinitely old, so that an age limit removes it as soon as it is pulled. Here its age counts
+from when it was first seen, and ``min_age`` protects it from both reasons for a removal.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ import typing as t
 
 from ..values.records import NamedTuple
 
-# A function that removes an image and returns the bytes that this freed; None: it was refused, and the image still exists.
+# Removes an image and returns the freed bytes; None: the removal was refused, and the image still exists.
 Remove = t.Callable[["Image"], t.Optional[int]]
 
 
 class Image(NamedTuple):
     """An image that might be removed. Times are epoch seconds; ``last_used`` None: no use was observed.
 
-    ``pinned`` is kept whatever happens: by the keep-list, or because it is not ours to remove.
+    A ``pinned`` image always stays: the keep-list names it, or Corral may not remove it.
     """
 
     id: str
@@ -34,7 +33,7 @@ class Image(NamedTuple):
     last_used: t.Optional[float] = None
 
 
-class Limits(NamedTuple):
+class ImageLimits(NamedTuple):
     """``high`` and ``low`` in percent of the file system, ages in seconds; ``max_age`` 0: no limit."""
 
     high: int
@@ -44,65 +43,64 @@ class Limits(NamedTuple):
 
     @property
     def off(self) -> bool:
-        """Whether nothing is ever collected (the kubelet's way to turn it off)."""
+        """Whether no image is ever removed (the kubelet's way to turn the collection off)."""
         return self.high == 100 and not self.max_age
 
 
 def candidates(images: t.Iterable[Image]) -> list[Image]:
-    """The images that are neither used nor kept, the first to go first: least recently used, then first seen."""
+    """The images that are neither used nor kept, in the order of removal: least recently used, then first seen."""
     free = [image for image in images if not image.in_use and not image.pinned]
     return sorted(free, key=lambda image: (image.last_used or 0.0, image.first_detected))
 
 
-def is_young(image: Image, limits: Limits, now: float) -> bool:
-    """Whether an image is protected by its age, counted from when it was first seen."""
+def is_young(image: Image, limits: ImageLimits, now: float) -> bool:
+    """Whether ``min_age`` protects an image; its age counts from when it was first seen."""
     return now - image.first_detected < limits.min_age
 
 
 def too_old(
-    found: t.Iterable[Image], limits: Limits, now: float, watched: float, *, protect: bool = True
+    images: t.Iterable[Image], limits: ImageLimits, now: float, watched: float, *, protect: bool = True
 ) -> list[Image]:
     """The candidates that were not used for longer than ``max_age``.
 
-    ``watched`` is for how many seconds use has been looked at: while that is shorter the age is unknown. ``protect`` leaves
-    alone the young ones, and those that were never used and were first seen more recently than that; the kubelet does neither.
+    ``watched``: for how many seconds uses have been observed; until that exceeds ``max_age`` the ages are unknown. ``protect`` keeps
+    young images, and lets the age of images that were never used begin when they were first seen; the kubelet does neither.
     """
     if not limits.max_age or watched <= limits.max_age:
         return []
     if protect:
-        found = [image for image in found if not is_young(image, limits, now)]
-    return [image for image in found if now - unused_since(image, from_first=protect) > limits.max_age]
+        images = [image for image in images if not is_young(image, limits, now)]
+    return [image for image in images if now - unused_since(image, from_first=protect) > limits.max_age]
 
 
 def unused_since(image: Image, *, from_first: bool) -> float:
-    """When an image was used last; one that never was: when it was first seen, or (the kubelet's) for ever."""
+    """When an image was used last. If it never was: when it was first seen, or 0 as in the kubelet."""
     if image.last_used is None:
         return image.first_detected if from_first else 0.0
     return image.last_used
 
 
 def used_percent(capacity: int, available: int) -> int:
-    """How full a file system is, rounded as the kubelet rounds. Raises ValueError for one without capacity."""
+    """How full a file system is, rounded as the kubelet rounds. Raises ValueError where the capacity is 0."""
     if capacity <= 0:
         raise ValueError("the file system says that it has no capacity")
     return 100 - min(available, capacity) * 100 // capacity
 
 
-def bytes_to_free(capacity: int, available: int, limits: Limits) -> t.Optional[int]:
-    """The bytes that lead down to ``low``; None while the file system is below ``high``. Raises ValueError."""
+def bytes_to_free(capacity: int, available: int, limits: ImageLimits) -> t.Optional[int]:
+    """The bytes to free to reach ``low``; None while the file system is below ``high``. Raises ValueError."""
     if used_percent(capacity, available) < limits.high:
         return None
     return capacity * (100 - limits.low) // 100 - min(available, capacity)
 
 
-def free(found: t.Iterable[Image], need: float, limits: Limits, now: float, remove: Remove) -> int:
-    """Remove candidates in their order until ``need`` bytes are gained; returns the bytes that were.
+def free(images: t.Iterable[Image], need: float, limits: ImageLimits, now: float, remove: Remove) -> int:
+    """Remove candidates in their order until ``need`` bytes are freed. Returns the freed bytes.
 
-    Never more than it takes: what is gained is known before the next one is considered. (When ``need``
-    is 0 the kubelet still removes the first one; the caller does not call this then.)
+    The caller does not call this with a ``need`` of 0, where the kubelet still removes the first image.
     """
     gained = 0
-    for image in found:
+    for image in images:
         if (image.last_used or 0.0) >= now or is_young(image, limits, now):
             continue
         gained += remove(image) or 0

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The bytes that removing an image frees: those of layers that no other image has.
+"""The bytes that the removal of an image frees: the sizes of layers that no other image has.
 
-The sum of the images' sizes is more than the disk holds; shared layers are freed with the last image that has them.
+A shared layer is freed with the last image that has it.
 """
 
 from __future__ import annotations
@@ -28,40 +28,40 @@ class Layers:
         self.users: dict[str, int] = {}
         left = MOST
         for image, layers in tops.items():
-            self.chains[image] = found = chain(parents, layers)
-            left -= len(found)
+            self.chains[image] = own = chain(parents, layers)
+            left -= len(own)
             if left < 0:
                 raise ValueError("too many layers")
-            for layer in found:
+            for layer in own:
                 self.users[layer] = self.users.get(layer, 0) + 1
 
     def gain(self, image: str) -> t.Optional[int]:
-        """The bytes that removing the image now would free; None for one that is not known."""
+        """The bytes that removing the image now would free; None for an unknown image."""
         layers = self.chains.get(image)
         if layers is None:
             return None
         return sum(self.sizes.get(layer, 0) for layer in layers if self.users[layer] == 1)
 
     def remove(self, image: str) -> None:
-        """Count without the image from now on."""
+        """Take the image out of the count."""
         for layer in self.chains.pop(image, ()):
             self.users[layer] -= 1
 
 
 def chain(parents: t.Mapping[str, str], tops: t.Sequence[str]) -> frozenset[str]:
-    """Layers with all those below them."""
-    found: set[str] = set()
+    """The top layers with all layers below them."""
+    layers: set[str] = set()
     for layer in tops:
-        while layer and layer not in found:
-            found.add(layer)
+        while layer and layer not in layers:
+            layers.add(layer)
             layer = parents.get(layer, "")
-    return frozenset(found)
+    return frozenset(layers)
 
 
 def read(images: object, layers: object) -> Layers:
-    """The layers by the storage's own lists (containers/storage: images.json and layers.json).
+    """The layers by the lists of the storage (images.json and layers.json of containers/storage).
 
-    Raises ValueError where they are not as that writes them.
+    Raises ValueError where the lists have another form.
     """
     parents: dict[str, str] = {}
     sizes: dict[str, int] = {}
@@ -72,7 +72,7 @@ def read(images: object, layers: object) -> Layers:
             size = row.get("diff-size") or 0
             sizes[row["id"]] = max(int(size), 0) if isinstance(size, (int, float)) else 0
         for row in t.cast("list[dict[str, t.Any]]", images):
-            # An image without a layer is one of a manifest list; mapped ones are copies for a user namespace.
+            # The image of a manifest list has no layer. Mapped layers are copies for a user namespace.
             tops[row["id"]] = [layer for layer in (row.get("layer"), *(row.get("mapped-layers") or ())) if layer]
         return Layers(parents, sizes, tops)
     except (TypeError, KeyError, AttributeError, ValueError, OverflowError):

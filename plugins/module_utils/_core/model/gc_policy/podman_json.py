@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What Podman's API answers (4.3 and later), as values. What is not as Podman writes it is a ValueError, never a guess."""
+"""The answers of Podman's API (4.3 and later) as values. An answer of another form raises ValueError."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ CONTAINER = ("Id", "Names", "State", "Created", "StartedAt", "ExitedAt", "ImageI
 POD = ("Id", "Name", "Created", "Labels")
 REFUSAL = ("Err", "Errors", "ExitCode")
 Rows = t.Iterable[t.Mapping[str, t.Any]]
-LONGEST = 4096  # characters of a text, but for a label
-LONGEST_PLACE = 512  # of the path of a storage, which is in results
+LONGEST = 4096  # characters of a text other than a label
+LONGEST_PLACE = 512  # characters of the path of a storage, which results show
 
 RUNNING = ("running", "paused", "stopping", "restarting", "initialized")
-# Such a container may be started yet, or failed to start and stays for ever.
+# A container in such a state may still be started, or failed to start and stays for ever.
 NEVER_STARTED = ("created", "configured")
 DEAD = ("exited", "stopped", "dead")
-YEAR_2000 = 946684800  # what is earlier stands for "never" (Go's zero time)
+YEAR_2000 = 946684800  # an earlier time means "never" (Go's zero time)
 _TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
 
 
@@ -42,7 +42,7 @@ class ListedImage(NamedTuple):
 
 
 class ListedContainer(NamedTuple):
-    """A container; ``pod`` is "" outside of one, ``infra`` the one that holds a pod together."""
+    """A container; ``pod`` is "" for a container outside of pods, ``infra`` is True for a pod's infra container."""
 
     id: str
     name: str
@@ -68,22 +68,22 @@ class ListedPod(NamedTuple):
 
 def images(data: Rows) -> list[ListedImage]:
     """``GET /libpod/images/json?all=true``, and ``podman images --all --format json``."""
-    found = {}
+    listed = {}
     for row in data:  # An image of two names is listed twice.
         digests = [text(row, "Digest"), *texts(row, "RepoDigests")]
         names = tuple(name for name in texts(row, "Names") if not name.startswith("<none>"))
         image = ListedImage(identity(row), names, tuple(filter(None, digests)), integer(row, "Size"), read_only(row))
-        found[image.id] = image
-    return list(found.values())
+        listed[image.id] = image
+    return list(listed.values())
 
 
 def containers(data: Rows, booted: float = 0.0) -> list[ListedContainer]:
-    """``GET /libpod/containers/json?all=true&external=true``, of a node that was booted then (epoch seconds).
+    """``GET /libpod/containers/json?all=true&external=true``; ``booted`` is when the node booted (epoch seconds).
 
-    What ran when the node went down has no end in Podman's records, and is "created" (4.3) or "exited" (5.4): it ended with
-    the boot at the latest.
+    Podman records no end of a container that ran when the node went down, and lists it as "created" (4.3) or "exited" (5.4). Its end is
+    taken to be the boot.
     """
-    found = []
+    listed = []
     for row in data:
         own, names = identity(row), texts(row, "Names")
         state = text(row, "State").lower()
@@ -91,7 +91,7 @@ def containers(data: Rows, booted: float = 0.0) -> list[ListedContainer]:
         lost = ended < YEAR_2000 <= integer(row, "StartedAt") and state in (*NEVER_STARTED, *DEAD)
         if lost:
             state, ended = "exited", int(max(created, booted, YEAR_2000))
-        found.append(
+        listed.append(
             ListedContainer(
                 own,
                 names[0] if names else own[:12],
@@ -106,7 +106,7 @@ def containers(data: Rows, booted: float = 0.0) -> list[ListedContainer]:
                 state in ("storage", "unknown", ""),  # buildah's, and whatever Podman itself does not know
             )
         )
-    return found
+    return listed
 
 
 def pods(data: Rows) -> list[ListedPod]:
@@ -115,19 +115,19 @@ def pods(data: Rows) -> list[ListedPod]:
 
 
 def read_only(row: t.Mapping[str, t.Any]) -> bool:
-    """Whether an image lies in a storage that is only read (storage.conf, additionalimagestores)."""
+    """Whether an image is in a read-only storage (additionalimagestores in storage.conf)."""
     return row.get("ReadOnly") is True or row.get("readOnly") is True
 
 
-def named_rows(found: t.Sequence[t.Sequence[t.Any]], keys: t.Sequence[str]) -> list[dict[str, t.Any]]:
+def named_rows(rows: t.Sequence[t.Sequence[t.Any]], keys: t.Sequence[str]) -> list[dict[str, t.Any]]:
     """Rows of values as objects with these keys. Raises ValueError."""
-    if not all(len(row) == len(keys) for row in found):
+    if not all(len(row) == len(keys) for row in rows):
         raise ValueError("a row of another length")
-    return [dict(zip(keys, row)) for row in found]
+    return [dict(zip(keys, row)) for row in rows]
 
 
 def identity(row: t.Mapping[str, t.Any]) -> str:
-    """The id of an item: without it nothing can be done with it."""
+    """The id of an item. Raises ValueError where it has none."""
     value = row.get("Id")
     if not isinstance(value, str) or not re.fullmatch(r"(?:sha256:)?[0-9a-f]{12,64}", value):
         raise ValueError(f"an item without an id: {printable(str(value)[:80])}")
@@ -143,7 +143,7 @@ def reference(row: t.Mapping[str, t.Any], key: str) -> str:
 
 
 def text(row: t.Mapping[str, t.Any], key: str) -> str:
-    """A text in printable form, "" for null or none."""
+    """A text in printable form; "" for null or a missing key."""
     value = row.get(key) or ""
     if not isinstance(value, str) or len(value) > LONGEST:
         raise ValueError(f"{key} is not text")
@@ -151,7 +151,7 @@ def text(row: t.Mapping[str, t.Any], key: str) -> str:
 
 
 def texts(row: t.Mapping[str, t.Any], key: str) -> list[str]:
-    """A list of texts in printable form, empty for null or none."""
+    """A list of texts in printable form; empty for null or a missing key."""
     value = row.get(key) or []
     if not isinstance(value, list) or not all(isinstance(item, str) and len(item) <= LONGEST for item in value):
         raise ValueError(f"{key} is not a list of texts")
@@ -159,7 +159,7 @@ def texts(row: t.Mapping[str, t.Any], key: str) -> list[str]:
 
 
 def integer(row: t.Mapping[str, t.Any], key: str) -> int:
-    """A whole number, 0 for null or none."""
+    """A whole number; 0 for null or a missing key."""
     value = row.get(key) or 0
     if not is_number(value):
         raise ValueError(f"{key} is not a number")
@@ -167,12 +167,12 @@ def integer(row: t.Mapping[str, t.Any], key: str) -> int:
 
 
 def is_number(value: t.Any) -> bool:
-    """Whether it is a number, as large as Go's integers at most."""
+    """Whether a value is a number that fits into Go's int64."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1 << 63
 
 
 def labels(row: t.Mapping[str, t.Any]) -> dict[str, str]:
-    """Labels, empty for null or none."""
+    """The labels; empty for null or a missing key."""
     value = row.get("Labels") or {}
     if not isinstance(value, dict):
         raise ValueError("Labels is not a mapping")
@@ -194,7 +194,7 @@ def moment(value: t.Any) -> float:
 
 
 def store(data: object) -> tuple[str, str]:
-    """``GET /libpod/info``: where the storage is, and its driver."""
+    """``GET /libpod/info``: the path of the storage and its driver."""
     store = data.get("store") if isinstance(data, dict) else None
     if not isinstance(store, dict):
         raise ValueError("no store")
@@ -205,7 +205,7 @@ def store(data: object) -> tuple[str, str]:
 
 
 def store_of_image(data: object) -> t.Optional[tuple[str, str]]:
-    """``GET /libpod/images/ID/json``: where the storage of the image is, and its driver; None where that does not say it."""
+    """``GET /libpod/images/ID/json``: the path of the image's storage and its driver; None where the answer does not contain them."""
     driver = data.get("GraphDriver") if isinstance(data, dict) else None
     folders = driver.get("Data") if isinstance(driver, dict) else None
     upper = folders.get("UpperDir") if isinstance(folders, dict) else None
@@ -217,12 +217,12 @@ def store_of_image(data: object) -> t.Optional[tuple[str, str]]:
         or driver.get("Name") != "overlay"
     ):
         return None
-    found = re.fullmatch(r"(/.*[^/])/overlay/[^/]+/diff", upper)
-    return (found[1], "overlay") if found else None
+    match = re.fullmatch(r"(/.*[^/])/overlay/[^/]+/diff", upper)
+    return (match[1], "overlay") if match else None
 
 
 def refusal(data: Rows) -> str:
-    """Why a removal that was answered without an error did not do all that it should, "" when it did."""
+    """Why a removal that was answered without an error is incomplete; "" when it is complete."""
     for row in data:
         said = row.get("Err") or row.get("Errors")
         if said:
@@ -232,25 +232,25 @@ def refusal(data: Rows) -> str:
     return ""
 
 
-def last_uses(found: t.Iterable[ListedContainer], now: float) -> dict[str, float]:
-    """When each image was used last, as far as containers tell: now where one runs, else when the last one ended.
+def last_uses(listed: t.Iterable[ListedContainer], now: float) -> dict[str, float]:
+    """The last use of each image by its containers: now if a container runs, else when the last container ended.
 
-    (The kubelet counts a dead container as a use for as long as it is there.)
+    (For the kubelet a dead container uses its image as long as it exists.)
     """
     uses: dict[str, float] = {}
-    for one in found:
-        moment = now if one.state in RUNNING else one.ended or one.created
-        uses[one.image] = max(uses.get(one.image, 0.0), moment)
+    for container in listed:
+        moment = now if container.state in RUNNING else container.ended or container.created
+        uses[container.image] = max(uses.get(container.image, 0.0), moment)
     return uses
 
 
-def event_uses(found: t.Iterable[t.Sequence[t.Any]]) -> dict[str, float]:
-    """``GET /libpod/events``, as rows of an image's name and a time: when a container of it began or ended last, by its name.
+def event_uses(rows: t.Iterable[t.Sequence[t.Any]]) -> dict[str, float]:
+    """When a container of each image last began or ended, by the image's name.
 
-    A row that is not understood is left out.
+    ``found`` are the events of ``GET /libpod/events`` as rows of an image's name and a time; a row of another form is left out.
     """
     uses: dict[str, float] = {}
-    for row in found:
+    for row in rows:
         try:
             name, when = row[0], moment(row[1])
         except (ValueError, IndexError):

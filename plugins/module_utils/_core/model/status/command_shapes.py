@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What single commands print with ``--json``: held to like json_shapes.py, and loaded by nothing at run time."""
+"""What single commands print with ``--json``. As json_shapes.py, for type checkers and a test; nothing loads this file at run time."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Granted(t.TypedDict):
 
 
 class GcPassImages(t.TypedDict):
-    """A pass over images that was asked for."""
+    """A pass over images that a command asked for."""
 
     file_systems: list[GcFileSystem]
     freed: int
@@ -123,7 +123,7 @@ class GcPassImages(t.TypedDict):
 
 
 class GcPassContainers(t.TypedDict):
-    """A pass over containers and pods that was asked for."""
+    """A pass over containers and pods that a command asked for."""
 
     dead: int
     removed: list[GcRemoved]
@@ -199,7 +199,7 @@ class Device(t.TypedDict):
 
 
 class MissingDevice(t.TypedDict):
-    """A device that a workload was granted and the node does not have now."""
+    """A granted device that the node does not have now."""
 
     id: str
     workload: str

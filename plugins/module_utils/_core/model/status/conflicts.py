@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Other programs that manage CPUs, interrupts and limits: those that conflict with a profile, and those to mention.
+"""Other programs on the node that manage CPUs, interrupts and limits.
 
-A program that sets a declared value differently is a drift item that says what to do; the rest are notes.
+A program that sets a declared value to another one is a drift item that says what to do; about the others there are notes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..values.records import NamedTuple
 
 
 class Given(NamedTuple):
-    """One assignment: the file that makes it and the value."""
+    """An assignment: its file and the value."""
 
     file: str
     value: str
@@ -34,11 +34,11 @@ class Tuned(NamedTuple):
     isolated: t.Optional[Given]
 
 
-class Kubelet(NamedTuple):
-    """A kubelet's CPU manager; ``reserved`` are its reservedSystemCPUs, ``file`` the file or flag that sets these.
+class KubeletCpuManager(NamedTuple):
+    """A kubelet's CPU manager; ``reserved`` are its reservedSystemCPUs, ``file`` the file or flag that sets them.
 
-    ``unread`` is what is wrong with its configuration: then nothing else is known of it. ``newer`` are the files, and folders of
-    drop-ins, that the running kubelet has not read as they are now: it may reserve other CPUs.
+    ``unread``: why its configuration cannot be read; then the other fields are empty. ``newer``: files, and folders of drop-ins, that
+    changed after the running kubelet read them: it may reserve other CPUs.
     """
 
     file: str
@@ -50,28 +50,32 @@ class Kubelet(NamedTuple):
 
 
 class Irqbalance(NamedTuple):
-    """A running irqbalance: the CPUs that it leaves alone, and the file that says so or may say so."""
+    """A running irqbalance: the CPUs that it leaves alone, and the file that sets or may set them."""
 
     banned: frozenset[int]
     file: str
 
 
 def changes(
-    profile: Profile, pools: Pools, tuned: t.Optional[Tuned], kubelet: t.Optional[Kubelet], default_kib: t.Optional[int]
+    profile: Profile,
+    pools: Pools,
+    tuned: t.Optional[Tuned],
+    kubelet: t.Optional[KubeletCpuManager],
+    default_kib: t.Optional[int],
 ) -> list[Change]:
-    """The programs that set a value that the profile declares."""
-    found = []
+    """The items of programs that set a declared value to another one."""
+    items = []
     for manager, key, wanted in declared(profile, default_kib) if tuned else ():
         given = tuned.sysctls.get(key) if tuned else None
         if tuned and given and sets_another(given.value, wanted):
             reason = f"tuned sets it (profile {tuned.profile}): take it out there, or systemctl disable --now tuned"
-            found.append(
+            items.append(
                 unchangeable(manager, key, "value by tuned", given.value.lstrip(">"), str(wanted), reason, given.file)
             )
     if kubelet and kubelet.unread and profile.cpu is not None and profile.kubelet is None:
         wanted_cpus = cpuset.format(pools.online - workload_cpus(pools))
         reason = f"its configuration cannot be read: {kubelet.unread}"
-        found.append(
+        items.append(
             Change("cpu", "kubelet.service", "reservedSystemCPUs", None, wanted_cpus, reason, kubelet.file, (), UNKNOWN)
         )
     elif kubelet and kubelet.policy == "static" and profile.cpu is not None and profile.kubelet is None:
@@ -84,10 +88,10 @@ def changes(
                 f"workloads here: reservedSystemCPUs: {reserved} in its configuration, or leave cpu out of the profile"
             )
             shown = cpuset.format(kubelet.reserved) or "none"
-            found.append(
+            items.append(
                 unchangeable("cpu", "kubelet.service", "reservedSystemCPUs", shown, reserved, reason, kubelet.file)
             )
-    return found
+    return items
 
 
 def unchangeable(manager: str, subject: str, name: str, actual: str, wanted: str, reason: str, location: str) -> Change:
@@ -96,7 +100,7 @@ def unchangeable(manager: str, subject: str, name: str, actual: str, wanted: str
 
 
 def declared(profile: Profile, default_kib: t.Optional[int]) -> t.Iterator[tuple[str, str, int]]:
-    """The kernel values of a profile that a sysctl sets as well: whose, its key, and the value."""
+    """The declared values that a sysctl sets as well: manager, key of the sysctl, and value."""
     if profile.pids.pid_max is not None:
         yield "pids", "kernel.pid_max", profile.pids.pid_max
     if profile.pids.threads_max is not None:
@@ -107,7 +111,7 @@ def declared(profile: Profile, default_kib: t.Optional[int]) -> t.Iterator[tuple
 
 
 def sets_another(value: str, wanted: int) -> bool:
-    """Whether tuned's value differs; one that begins with > is only set when it is larger."""
+    """Whether tuned's value differs. tuned sets a value that begins with > only where it is larger."""
     number = value.lstrip("<>").strip()
     if not number.isdecimal():
         return False
@@ -118,46 +122,46 @@ def notes(
     profile: Profile,
     pools: Pools,
     tuned: t.Optional[Tuned],
-    kubelet: t.Optional[Kubelet],
+    kubelet: t.Optional[KubeletCpuManager],
     irqbalance: t.Optional[Irqbalance],
     numad: bool,
     at_boot: t.Optional[Given],
     default_kib: t.Optional[int],
 ) -> list[str]:
     """Notes about the other programs on this node."""
-    found = []
+    lines = []
     cpu = profile.cpu is not None
     if tuned:
-        found.append(
+        lines.append(
             f"tuned runs with the profile {tuned.profile}: what it sets beside Corral (governors, affinities, sysctl) is "
             "set again when it starts; where both set one thing, take it out of one of them"
         )
         isolated = cpuset.format(pools.isolated)
         if cpu and tuned.isolated and tuned.isolated.value != isolated:
-            found.append(
+            lines.append(
                 f"{tuned.isolated.file} has isolated_cores={tuned.isolated.value}, the profile isolates "
                 f"{isolated or 'none'}: tuned moves threads off its own; write the same in both"
             )
     exposed = pools.isolated - irqbalance.banned if irqbalance and cpu else None
     if irqbalance and exposed:
-        found.append(
+        lines.append(
             f"irqbalance runs and may put interrupts on the isolated CPUs {cpuset.format(exposed)}: "
             f"IRQBALANCE_BANNED_CPULIST={cpuset.format(pools.isolated)} in {irqbalance.file}, then restart it"
         )
     if numad and cpu:
-        found.append(
+        lines.append(
             "numad runs and sets the CPU affinity of processes by itself: systemctl disable --now numad, so that the "
             "pools alone decide"
         )
     if kubelet and cpu and not kubelet.unread and kubelet.policy != "static" and profile.kubelet is None:
-        found.append(
+        lines.append(
             f"a kubelet runs (cpuManagerPolicy {kubelet.policy or 'none'}, {kubelet.file}): its pods are in "
             "kubepods.slice, which belongs in cpu.shared.slices"
         )
     pages = next((wanted for dummy, key, wanted in declared(profile, default_kib) if key == "vm.nr_hugepages"), None)
     if at_boot and pages is not None and at_boot.value != str(pages):
-        found.append(
+        lines.append(
             f"{at_boot.file} sets vm.nr_hugepages = {at_boot.value} at boot, before Corral makes the declared pools: "
             "remove the line"
         )
-    return found
+    return lines

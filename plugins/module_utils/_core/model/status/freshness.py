@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""How old a report of a node may be, and why it is older: a report that no look renews is not known to hold."""
+"""How old a report of a node may be, and why it is older. An old report may no longer be true."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ..systemd.agent_units import INTERVAL, SERVICE, TIMER
 from ..values import duration
 from ..values.records import NamedTuple
 
-INTERVALS = 3  # so many of them without a look are too many
-CLOCK_SECONDS = 5.0  # A clock that differs by less was not set by hand.
+INTERVALS = 3  # the most intervals without a look
+CLOCK_SECONDS = 5.0  # a clock that differs by less was not set by hand
 
 
 class Look(NamedTuple):
-    """The last look at a node as it is published: the time by the clock (0: none since the boot), and in seconds since the boot (None: by
-    an earlier Corral); the agent's interval in seconds (None: no agent).
+    """The published last look at a node. ``time``: by the clock (0: no look since the boot). ``since_boot``: in seconds (None: an earlier
+    Corral wrote it). ``interval``: the agent's, in seconds (None: no agent).
     """
 
     time: int
@@ -27,8 +27,8 @@ class Look(NamedTuple):
     interval: t.Optional[int]
 
 
-class Unit(NamedTuple):
-    """What systemd says of a unit; ``seconds`` is how long its job has run, ``limit`` how long it may."""
+class UnitStatus(NamedTuple):
+    """What systemd says of a unit; ``seconds`` is how long its job has run, ``limit`` its time limit."""
 
     load: str = "loaded"
     active: str = "active"
@@ -40,34 +40,35 @@ class Unit(NamedTuple):
 
 
 class Agent(NamedTuple):
-    """The agent as it is now: its units, and which other process holds the node's lock ("": none)."""
+    """The agent now: its units, and the other process that holds the node's lock ("": none)."""
 
-    timer: Unit
-    service: Unit
+    timer: UnitStatus
+    service: UnitStatus
     holder: str = ""
 
 
 def age(look: Look, now: float, uptime: float) -> t.Optional[float]:
-    """Seconds since the look, by the clock of the boot, which cannot be set; None where it is of another boot, or lies ahead."""
+    """Seconds since the look, if possible by the clock since the boot, which cannot be set. None where the look is in the future."""
     seconds = now - look.time if look.since_boot is None else uptime - look.since_boot
     return seconds if seconds >= 0 else None
 
 
 def stale(look: Look, now: float, uptime: float, ask: t.Callable[[], t.Optional[Agent]]) -> str:
-    """Why the last look is too old to speak of the node now; "" where it is not.
+    """Why the last look is too old; "" where it is not.
 
-    ``ask`` is called for a look that is older than three intervals: a tick that began in time and is within its own limit looks now.
+    ``ask`` returns the agent, and is called for a look older than three intervals: a tick may be looking now that began in time and is
+    within its time limit.
     """
     seconds, most = age(look, now, uptime), INTERVALS * (look.interval or INTERVAL)
     if seconds is not None and seconds <= most:
         return ""
     if look.interval is None:
         return "no agent keeps this node, and this is what the last run found: corral drift checks now"
-    found = ask()
-    if found is not None and looks(found.service) and seconds is not None and seconds - found.service.seconds <= most:
+    agent = ask()
+    if agent is not None and looks(agent.service) and seconds is not None and seconds - agent.service.seconds <= most:
         return ""
-    said = ["systemd does not say why"] if found is None else reasons(found)
-    set_by = 0.0 if seconds is None or found is None or not look.time else now - look.time - seconds
+    said = ["systemd does not say why"] if agent is None else reasons(agent)
+    set_by = 0.0 if seconds is None or agent is None or not look.time else now - look.time - seconds
     if abs(set_by) > CLOCK_SECONDS:
         said.append(
             f"the clock was set {'back' if set_by < 0 else 'forward'} by {duration.text(int(abs(set_by)))} since"
@@ -75,14 +76,14 @@ def stale(look: Look, now: float, uptime: float, ask: t.Callable[[], t.Optional[
     return "; ".join(said)
 
 
-def looks(service: Unit) -> bool:
-    """Whether a tick runs that is within its time limit."""
+def looks(service: UnitStatus) -> bool:
+    """Whether a tick runs and is within its time limit."""
     return service.active == "activating" and service.seconds <= service.limit
 
 
-def reasons(found: Agent) -> list[str]:
-    """Why nothing renews the status."""
-    timer, service = found.timer, found.service
+def reasons(agent: Agent) -> list[str]:
+    """Why the status is not renewed."""
+    timer, service = agent.timer, agent.service
     said = [f"{name} is {unit.load}" for name, unit in ((SERVICE, service), (TIMER, timer)) if unit.load != "loaded"]
     if timer.load == "loaded" and timer.active != "active":
         said.append(f"{TIMER} is {timer.active}, {timer.enabled}: systemctl enable --now {TIMER}")
@@ -95,6 +96,6 @@ def reasons(found: Agent) -> list[str]:
         said.append(f"{SERVICE} failed with the result {service.result}")
     elif not service.condition:
         said.append(f"a condition of {SERVICE} is not met: systemctl status {SERVICE} names it")
-    if found.holder:
-        said.append(f"{found.holder} holds the node's lock")
+    if agent.holder:
+        said.append(f"{agent.holder} holds the node's lock")
     return said or [f"its ticks end without a look: journalctl -u {SERVICE}"]

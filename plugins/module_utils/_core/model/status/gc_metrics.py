@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""gc.json as metrics in Prometheus' text format (see metrics.py; docs/metrics.md says what each one means)."""
+"""gc.json as metrics in Prometheus' text format. See metrics.py; docs/metrics.md explains each metric."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ FAMILIES = (
 
 
 def text(status: t.Mapping[str, t.Any]) -> str:
-    """The file's text. ``status`` is what gc.json holds."""
+    """The text of the file; ``status`` is the content of gc.json."""
     return rendered(FAMILIES, samples(status))
 
 
 def samples(status: t.Mapping[str, t.Any]) -> dict[str, Samples]:
     """The samples of each metric by its name."""
     totals, parts = status["totals"], {kind: status[kind] for kind in ("images", "containers") if status[kind]}
-    found: dict[str, Samples] = {
+    by_name: dict[str, Samples] = {
         "corral_gc_last_pass_timestamp_seconds": [({"kind": kind}, part["time"]) for kind, part in parts.items()],
         "corral_gc_removed_total": [({"kind": kind}, totals[kind]) for kind in ("images", "containers")],
         "corral_gc_freed_bytes_total": [({}, totals["bytes"])],
@@ -51,13 +51,13 @@ def samples(status: t.Mapping[str, t.Any]) -> dict[str, Samples]:
             ("available_bytes", disk["available"]),
             ("short_bytes", disk["short"]),
         ):
-            found.setdefault(f"corral_gc_{name}", []).append((path, value))
+            by_name.setdefault(f"corral_gc_{name}", []).append((path, value))
         for name in ("high", "low"):
             row = ({**path, "threshold": name}, disk[name] / 100)
-            found.setdefault("corral_gc_threshold_ratio", []).append(row)
+            by_name.setdefault("corral_gc_threshold_ratio", []).append(row)
     if "containers" in parts:
         containers = parts["containers"]
-        found["corral_gc_dead_containers"] = [
+        by_name["corral_gc_dead_containers"] = [
             ({}, containers["dead"] - (0 if containers["dry"] else len(containers["removed"])))
         ]
-    return found
+    return by_name

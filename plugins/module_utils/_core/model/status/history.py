@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The profiles that were applied on a node, the newest first: the one in force and those that rollback can apply again."""
+"""The profiles that were applied on a node, the newest first: the profile in force, and those that rollback can apply again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..values.records import NamedTuple
 if t.TYPE_CHECKING:
     from .json_shapes import AppliedProfile
 
-LENGTH = 10  # beside the profile in force
+LENGTH = 10  # besides the profile in force
 HASH_LENGTH = 12
 SHORTEST_HASH = 4  # fewer digits are a number
 NUMBER_OR_HASH = (
@@ -24,39 +24,39 @@ NUMBER_OR_HASH = (
 )
 
 
-class Kept(NamedTuple):
-    """A profile that was applied, and when (seconds since 1970; None in an entry of a version that did not keep it)."""
+class HistoryEntry(NamedTuple):
+    """An applied profile and when it was applied (epoch seconds; None: an earlier version wrote the entry)."""
 
     profile: t.Any
     applied: t.Optional[int] = None
 
 
-def from_data(data: t.Any) -> list[Kept]:
+def from_data(data: t.Any) -> list[HistoryEntry]:
     """The entries of the file; an entry of older versions is the plain profile."""
     rows = data if isinstance(data, list) else []
     return [
-        Kept(row["profile"], row["applied"])
+        HistoryEntry(row["profile"], row["applied"])
         if set(row) == {"profile", "applied", "hash"} and isinstance(row["applied"], int)
-        else Kept(row)
+        else HistoryEntry(row)
         for row in rows
         if isinstance(row, dict)
     ]
 
 
-def to_data(kept: t.Iterable[Kept]) -> list[dict[str, t.Any]]:
-    """The entries as the file holds them; one without a time stays the plain profile."""
+def to_data(kept: t.Iterable[HistoryEntry]) -> list[dict[str, t.Any]]:
+    """The entries as the file holds them; an entry without a time stays the plain profile."""
     return [
-        one.profile
-        if one.applied is None
-        else {"profile": one.profile, "applied": one.applied, "hash": hash_of(one.profile)}
-        for one in kept
+        entry.profile
+        if entry.applied is None
+        else {"profile": entry.profile, "applied": entry.applied, "hash": hash_of(entry.profile)}
+        for entry in kept
     ]
 
 
-def divided(kept: t.Sequence[Kept], in_force: t.Any) -> tuple[t.Optional[Kept], list[Kept]]:
-    """The entry of the profile in force (None: no profile is) and those before it.
+def divided(kept: t.Sequence[HistoryEntry], in_force: t.Any) -> tuple[t.Optional[HistoryEntry], list[HistoryEntry]]:
+    """The entry of the profile in force (None: no profile is) and the entries before it.
 
-    The file is written before the profile is the applied one: after a kill in between its first entry is not in force.
+    The history is written before the profile takes force: after a kill between the two, the first entry is not in force.
     """
     if in_force is None:
         return None, list(kept)
@@ -64,27 +64,27 @@ def divided(kept: t.Sequence[Kept], in_force: t.Any) -> tuple[t.Optional[Kept], 
         return kept[0], list(kept[1:])
     if len(kept) > 1 and kept[0].applied is not None and kept[1].profile == in_force:
         return kept[1], list(kept[2:])
-    return Kept(in_force), list(kept)
+    return HistoryEntry(in_force), list(kept)
 
 
-def with_profile(kept: t.Sequence[Kept], last: t.Any, new: t.Any, now: int) -> list[Kept]:
+def with_profile(kept: t.Sequence[HistoryEntry], last: t.Any, new: t.Any, now: int) -> list[HistoryEntry]:
     """The entries once ``new`` is applied after ``last``."""
     before, past = divided(kept, last)
     if before is None and past and past[0].profile == new:
-        past = past[1:]  # of a run that was killed before the first profile was the applied one
-    return [Kept(new, now), *([before] if before else []), *past][: LENGTH + 1]
+        past = past[1:]  # an entry of a run that was killed before its profile took force
+    return [HistoryEntry(new, now), *([before] if before else []), *past][: LENGTH + 1]
 
 
 def hash_of(profile: t.Any) -> str:
     """The name of a profile's content: the first digits of the SHA-256 of its canonical JSON."""
-    import hashlib  # A tick does not get here.
+    import hashlib  # a tick does not need it
 
     text = json.dumps(profile, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH]
 
 
 def number_of(to: str) -> t.Optional[int]:
-    """How many profiles back; None for a hash. Raises CorralError for what is neither."""
+    """How many profiles back; None for a hash. Raises CorralError for other text."""
     if to.isascii() and to.isdecimal() and len(to) < SHORTEST_HASH:
         if not 1 <= int(to) <= LENGTH:
             raise refusal(NUMBER_OR_HASH, path="to", value=to)
@@ -94,7 +94,7 @@ def number_of(to: str) -> t.Optional[int]:
     return None
 
 
-def chosen(in_force: t.Optional[Kept], past: t.Sequence[Kept], to: str) -> Kept:
+def chosen(in_force: t.Optional[HistoryEntry], past: t.Sequence[HistoryEntry], to: str) -> HistoryEntry:
     """The entry that ``to`` names: a number of profiles back, or the begin of a hash. Raises CorralError."""
     number = number_of(to)
     if number is not None:
@@ -104,29 +104,29 @@ def chosen(in_force: t.Optional[Kept], past: t.Sequence[Kept], to: str) -> Kept:
             raise refusal(f"corral history has {len(past)} before the one in force", path="to", value=to)
         return past[number - 1]
     every = [*([in_force] if in_force else []), *past]
-    found: dict[str, Kept] = {}
-    for one in every:
-        digits = hash_of(one.profile)
+    by_hash: dict[str, HistoryEntry] = {}
+    for entry in every:
+        digits = hash_of(entry.profile)
         if digits.startswith(to):
-            found.setdefault(digits, one)
-    if len(found) > 1:
-        raise refusal(f"several hashes begin so: {', '.join(sorted(found))}", path="to", value=to)
-    if not found:
+            by_hash.setdefault(digits, entry)
+    if len(by_hash) > 1:
+        raise refusal(f"several hashes begin so: {', '.join(sorted(by_hash))}", path="to", value=to)
+    if not by_hash:
         raise refusal("no profile with this hash is kept (corral history)", path="to", value=to)
-    return next(iter(found.values()))
+    return next(iter(by_hash.values()))
 
 
-def shown(in_force: t.Optional[Kept], past: t.Sequence[Kept]) -> list[AppliedProfile]:
-    """The entries as JSON data, by how many profiles back they are; number 0 is in force."""
+def shown(in_force: t.Optional[HistoryEntry], past: t.Sequence[HistoryEntry]) -> list[AppliedProfile]:
+    """The entries as JSON data, numbered by how many profiles back they are; number 0 is in force."""
     rows = [(0, in_force)] if in_force else []
     rows += enumerate(past, 1)
     return [
         {
             "number": number,
-            "hash": hash_of(one.profile),
-            "name": str(one.profile.get("name", "")) if isinstance(one.profile, dict) else "",
-            "applied": one.applied,
+            "hash": hash_of(entry.profile),
+            "name": str(entry.profile.get("name", "")) if isinstance(entry.profile, dict) else "",
+            "applied": entry.applied,
             "state": "kept" if number else "in force",
         }
-        for number, one in rows
+        for number, entry in rows
     ]

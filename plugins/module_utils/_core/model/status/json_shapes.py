@@ -5,9 +5,8 @@
 # This module is private to the collection corral.node.
 """What programs read: the published files, the JSON of commands and modules, the fleet's report.
 
-Type checkers hold the code to these shapes, a test holds what is written and docs/json.md to them; nothing loads this
-file at run time. ``schema`` is constants.SCHEMA: it grows when a field is removed or changes its meaning, and a new field
-leaves it as it is.
+Type checkers compare the code with these shapes, and a test compares the written data and docs/json.md with them; nothing loads this file
+at run time. ``schema`` is constants.SCHEMA: it grows when a field is removed or changes its meaning, not for a new field.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class RenderedItem(Item):
 
 
 class DriftItem(RenderedItem):
-    """An item of drift with its line, and since when it was seen."""
+    """An item of drift with its line, and since when it exists."""
 
     since: t.Optional[int]
 
@@ -69,10 +68,10 @@ class RenderedPause(Pause):
 
 
 class Unconfirmed(t.TypedDict):
-    """A profile that waits to be confirmed; without that the node goes back to the one before.
+    """A profile that waits to be confirmed; without a confirmation the node goes back to the profile before.
 
-    ``failed``: it could not be applied, nor all of it be undone at once; it cannot be confirmed. ``command``: the words of the
-    command by which the node confirms it (`confirm.command` of the profile); empty where a run or a person does.
+    ``failed``: a step failed, and not all steps before it could be undone; the profile cannot be confirmed. ``command``: the words of the
+    command by which the node confirms the profile (`confirm.command`); empty where a run or a person confirms it.
     """
 
     name: str
@@ -91,7 +90,7 @@ class RenderedUnconfirmed(Unconfirmed):
 
 
 class KeptProfile(t.TypedDict):
-    """A profile that was kept."""
+    """A profile that was confirmed."""
 
     name: str
     hash: str
@@ -165,7 +164,7 @@ class Workload(t.TypedDict):
 
 
 class Budget(t.TypedDict):
-    """How far a resource is given out."""
+    """How much of a resource can be given out, and how much is."""
 
     allocatable: int
     requested: int
@@ -244,7 +243,7 @@ class Status(t.TypedDict):
 
 
 class InstalledProgram(t.TypedDict):
-    """The agent's program, compared with what was recorded as it was installed."""
+    """The agent's program, compared with the record of its installation."""
 
     release: str
     as_installed: t.Optional[bool]
@@ -252,7 +251,7 @@ class InstalledProgram(t.TypedDict):
 
 
 class StatusNow(Status):
-    """The status as it holds when it is asked for: what the local fact has."""
+    """The status as it is when it is asked for; the local fact."""
 
     stale: t.Optional[str]
 
@@ -292,7 +291,7 @@ class ExplainedItem(DriftItem):
 
 
 class ExplainedPlan(t.TypedDict):
-    """What they print with ``--explain``."""
+    """What these commands print with ``--explain``."""
 
     schema: int
     keys: dict[str, Key]
@@ -312,7 +311,7 @@ class Run(t.TypedDict):
 
 
 class ModuleResult(t.TypedDict):
-    """What each module that changes a node returns, beside what is its own."""
+    """What each module that changes a node returns, besides its own fields."""
 
     schema: int
     changed: bool
@@ -323,10 +322,10 @@ class ModuleResult(t.TypedDict):
 
 
 class EditedKey(t.TypedDict):
-    """A key of the profile that was edited, or a section of a first profile, with what changes on the node because of it.
+    """An edited key of the profile, or a section of a first profile, with the changes on the node that follow from it.
 
-    ``kind`` is ``edited``, ``first``, ``drift``: what the profile applied before would change as well; or ``own``: as drift, of the texts of
-    Corral's own units, which differ after an upgrade of the collection.
+    ``kind``: ``edited``; ``first``; ``drift``: changes that the profile applied before would make as well; ``own``: drift of the texts of
+    Corral's own units after an upgrade of the collection.
     """
 
     kind: t.Literal["edited", "first", "drift", "own"]

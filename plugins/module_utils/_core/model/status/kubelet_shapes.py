@@ -58,7 +58,7 @@ class KubeletDevices(t.TypedDict):
 
 
 class KubeletFinding(t.TypedDict):
-    """Something that is not as the kubelet's state has it."""
+    """A difference between the node and the kubelet's state files."""
 
     kind: Kind
     subject: str
@@ -71,7 +71,7 @@ class KubeletFinding(t.TypedDict):
 
 
 class KubeletAmount(t.TypedDict):
-    """A resource of the node: what it has, what pods may have of it, and what they may have once the profile is applied."""
+    """A resource of the node: the node's capacity, what pods may have, and what they may have once the profile is applied."""
 
     resource: str
     capacity: str
@@ -80,7 +80,7 @@ class KubeletAmount(t.TypedDict):
 
 
 class KubeletDifference(t.TypedDict):
-    """A key that the running kubelet has otherwise than what sets it (a file, a flag, the default) says."""
+    """A key whose value in the running kubelet differs from its file, flag or default (``origin``)."""
 
     key: str
     running: t.Optional[str]

@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """status.json as metrics in Prometheus' text format, for node_exporter's textfile collector.
 
-Names and units follow https://prometheus.io/docs/practices/naming/. docs/metrics.md says what each one means.
+Names and units follow https://prometheus.io/docs/practices/naming/. docs/metrics.md explains each metric.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Samples = list[tuple[Labels, float]]
 
 
 class Family(NamedTuple):
-    """One metric: its name, type and help text."""
+    """A metric: its name, type and help text."""
 
     name: str
     type: str
@@ -66,27 +66,27 @@ FAMILIES = (
 
 
 def text(status: t.Mapping[str, t.Any], *, seconds: float, python: str) -> str:
-    """The file's text. ``status`` is what status.json holds, ``seconds`` how long the tick took.
+    """The text of the file; ``status`` is the content of status.json, ``seconds`` how long the tick took.
 
-    What the last tick could not know has no samples: a series that is not there is not a good one.
+    A metric whose value the last tick could not know has no samples, so that it does not look good.
     """
     return rendered(FAMILIES, samples(status, seconds, python))
 
 
-def rendered(families: t.Iterable[Family], found: t.Mapping[str, Samples]) -> str:
-    """Families with their samples as text; one without samples is left out."""
+def rendered(families: t.Iterable[Family], by_name: t.Mapping[str, Samples]) -> str:
+    """Families with their samples as text; a family without samples is left out."""
     lines = []
     for family in families:
-        if found.get(family.name):
+        if by_name.get(family.name):
             lines += [f"# HELP {family.name} {family.help}", f"# TYPE {family.name} {family.type}"]
-            lines += [f"{family.name}{labelled(labels)} {number(value)}" for labels, value in found[family.name]]
+            lines += [f"{family.name}{labelled(labels)} {number(value)}" for labels, value in by_name[family.name]]
     return "".join(f"{line}\n" for line in lines)
 
 
 def samples(status: t.Mapping[str, t.Any], seconds: float, python: str) -> dict[str, Samples]:
     """The samples of each metric by its name."""
     paused, totals = status["paused"], status["totals"]
-    found: dict[str, Samples] = {
+    by_name: dict[str, Samples] = {
         "corral_agent_info": [({"version": VERSION, "python": python}, 1)],
         "corral_in_sync": [({}, status["in_sync"])],
         "corral_changes_total": [({}, totals["changes"])],
@@ -95,37 +95,37 @@ def samples(status: t.Mapping[str, t.Any], seconds: float, python: str) -> dict[
         "corral_last_tick_duration_seconds": [({}, seconds)],
         "corral_paused": [({}, paused is not None)],
         "corral_paused_until_timestamp_seconds": [({}, paused["until"] if paused else 0)],
-        # Of a version before this one the last status has no such field.
+        # The last status of an earlier version has no such field.
         "corral_unconfirmed_until_timestamp_seconds": [({}, (status.get("unconfirmed") or {"until": 0})["until"])],
         "corral_drift_items": drift(status["counts"] or {}),
         "corral_pool_cpus": pools((status["pools"] or {}).get("numa", {})),
     }
     if status["name"] is not None:
-        found["corral_profile_info"] = [({"name": status["name"]}, 1)]
-        found["corral_mode"] = [({"mode": mode}, status["mode"] == mode) for mode in MODES]
+        by_name["corral_profile_info"] = [({"name": status["name"]}, 1)]
+        by_name["corral_mode"] = [({"mode": mode}, status["mode"] == mode) for mode in MODES]
     if status.get("interval"):
-        found["corral_agent_interval_seconds"] = [({}, status["interval"])]
+        by_name["corral_agent_interval_seconds"] = [({}, status["interval"])]
     if status["last_changed"]:
-        found["corral_last_change_timestamp_seconds"] = [({}, status["last_changed"]["time"])]
+        by_name["corral_last_change_timestamp_seconds"] = [({}, status["last_changed"]["time"])]
     converged = status["time"] if status["in_sync"] else status["last_in_sync"]
     if converged is not None:
-        found["corral_last_in_sync_timestamp_seconds"] = [({}, converged)]
+        by_name["corral_last_in_sync_timestamp_seconds"] = [({}, converged)]
     for name, key in (("corral_hugepages_wanted", "wanted"), ("corral_hugepages_actual", "actual")):
         rows = [(page_labels(row), row[key]) for row in status["hugepages"] or ()]
-        found[name] = [(labels, value) for labels, value in rows if value is not None]
-    found.update(workloads(status.get("workloads") or (), status.get("budget") or {}))
-    return {**found, **quotas(status.get("tenants") or ())}
+        by_name[name] = [(labels, value) for labels, value in rows if value is not None]
+    by_name.update(workloads(status.get("workloads") or (), status.get("budget") or {}))
+    return {**by_name, **quotas(status.get("tenants") or ())}
 
 
 def workloads(
     rows: t.Sequence[t.Mapping[str, t.Any]], budget: t.Mapping[str, t.Mapping[str, t.Any]]
 ) -> dict[str, Samples]:
-    """How many workloads there are, and how far the node is given out; CPUs in whole ones."""
+    """The number of workloads, and how much of the node is given out; CPUs as numbers of CPUs, not thousandths."""
     counts: dict[tuple[str, str], int] = {}
     for row in rows:
         labels = (row["state"], row["qos"] or "unknown")
         counts[labels] = counts.get(labels, 0) + 1
-    found: dict[str, Samples] = {
+    by_name: dict[str, Samples] = {
         "corral_workloads": [({"state": state, "qos": qos}, count) for (state, qos), count in sorted(counts.items())]
     }
     for name, key in (
@@ -133,23 +133,23 @@ def workloads(
         ("corral_requested", "requested"),
         ("corral_limits", "limits"),
     ):
-        found[name] = [
-            ({"resource": resource}, one[key] / 1000 if resource == "cpu" else one[key])
-            for resource, one in sorted(budget.items())
+        by_name[name] = [
+            ({"resource": resource}, amounts[key] / 1000 if resource == "cpu" else amounts[key])
+            for resource, amounts in sorted(budget.items())
         ]
-    return found
+    return by_name
 
 
 def quotas(tenants: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, Samples]:
-    """The usage of tenants' quotas; CPUs in whole ones."""
-    found: dict[str, Samples] = {"corral_tenant_quota_used": [], "corral_tenant_quota_hard": []}
+    """The usage of tenants' quotas; CPUs as numbers of CPUs, not thousandths."""
+    by_name: dict[str, Samples] = {"corral_tenant_quota_used": [], "corral_tenant_quota_hard": []}
     for tenant in tenants:
-        for one in tenant["quota"]:
-            labels = {"tenant": tenant["name"], "quota": one["quota"], "resource": one["resource"]}
-            unit = 1000 if one["resource"].endswith(".cpu") else 1
-            found["corral_tenant_quota_used"].append((labels, one["used"] / unit))
-            found["corral_tenant_quota_hard"].append((labels, one["hard"] / unit))
-    return found
+        for row in tenant["quota"]:
+            labels = {"tenant": tenant["name"], "quota": row["quota"], "resource": row["resource"]}
+            unit = 1000 if row["resource"].endswith(".cpu") else 1
+            by_name["corral_tenant_quota_used"].append((labels, row["used"] / unit))
+            by_name["corral_tenant_quota_hard"].append((labels, row["hard"] / unit))
+    return by_name
 
 
 def drift(counts: t.Mapping[str, t.Mapping[str, int]]) -> Samples:
@@ -171,13 +171,13 @@ def pools(numa: t.Mapping[str, t.Mapping[str, str]]) -> Samples:
 
 
 def page_labels(row: t.Mapping[str, t.Any]) -> Labels:
-    """A pool of hugepages: its page size, and its NUMA node where it is one node's."""
+    """The labels of a pool of hugepages: its page size, and its NUMA node if it has one."""
     labels = {"size": row["size"]}
     return labels if row["node"] is None else {**labels, "numa_node": str(row["node"])}
 
 
 def labelled(labels: t.Mapping[str, str]) -> str:
-    """Labels as they stand behind a name."""
+    """Labels as they follow a metric's name."""
     parts = [f'{name}="{escaped(value)}"' for name, value in labels.items()]
     return f"{{{','.join(parts)}}}" if parts else ""
 

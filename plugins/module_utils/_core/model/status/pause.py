@@ -18,12 +18,12 @@ if t.TYPE_CHECKING:
 
 MOST_SECONDS = 30 * units.UNITS["d"]
 REASON_LIMIT = 200
-# So far may the wall clock be off before the end is shown by it rather than as it was asked for.
+# If the clock was set by more than these seconds, the shown end follows the clock.
 SHOWN_TOLERANCE = 2.0
 
 
 class Pause(NamedTuple):
-    """What was asked for, by whom and when: by the wall clock (epoch seconds) and by the clock of a boot."""
+    """A request for a pause: by whom, why, for how long, and when by the wall clock (epoch seconds) and by the clock of the boot."""
 
     user: str
     uid: int
@@ -35,7 +35,7 @@ class Pause(NamedTuple):
 
 
 def duration(text: str, key: str = "duration") -> int:
-    """The seconds that ``text`` (90s, 15m, 1h, 2d), the value of an option, writes. Raises CorralError."""
+    """The seconds of an option's value (90s, 15m, 1h, 2d). Raises CorralError."""
     try:
         seconds = units.parse(text)
     except ValueError as error:
@@ -46,14 +46,14 @@ def duration(text: str, key: str = "duration") -> int:
 
 
 def reason(text: str, key: str = "reason") -> str:
-    """A reason that fits on one line of a journal, the value of an option. Raises CorralError."""
+    """An option's value as a reason that fits on a line of the journal. Raises CorralError."""
     if not text.isprintable() or len(text) > REASON_LIMIT:
         raise refusal(f"one printable line of at most {REASON_LIMIT} characters", path=key, value=text)
     return text
 
 
 class Timed(t.Protocol):
-    """What lasts so many seconds from a moment of both clocks: a pause, an unconfirmed profile."""
+    """What lasts ``seconds`` from a moment that is known by both clocks: a pause, an unconfirmed profile."""
 
     @property
     def since(self) -> int: ...
@@ -66,10 +66,10 @@ class Timed(t.Protocol):
 
 
 def left(pause: Timed, now: float, boot_id: str, uptime: float) -> float:
-    """The seconds that are left of it; none or fewer when it has ended.
+    """The seconds that are left of a pause; 0 or fewer when it has ended.
 
-    Within the boot in which it began the boot's clock alone counts, which cannot be set. Over a reboot it is the wall
-    clock; one that was set back cannot stretch the pause beyond what was asked for, counted from that reboot.
+    Within the boot in which it began, only the clock of the boot counts, which cannot be set. After a reboot the wall clock counts; a clock
+    that was set back does not let the pause last longer after the reboot than was asked for.
     """
     if boot_id == pause.boot_id:
         gone = uptime - pause.uptime
@@ -78,13 +78,13 @@ def left(pause: Timed, now: float, boot_id: str, uptime: float) -> float:
 
 
 def shown(pause: Pause, now: float, remaining: float) -> json_shapes.Pause:
-    """A pause in force as JSON data; ``until`` by the clock as it goes now."""
+    """A pause in force as JSON data; ``until`` is by the present wall clock."""
     until = ends(pause, now, remaining)
     return {"since": pause.since, "until": until, "by": pause.user, "uid": pause.uid, "reason": pause.reason}
 
 
 def ends(timed: Timed, now: float, remaining: float) -> int:
-    """When it ends by the clock as it goes now; the same each time until that clock is set."""
+    """When a pause ends by the present wall clock; the same value each time until the clock is set."""
     until = timed.since + timed.seconds
     return int(now + remaining) if abs(now + remaining - until) > SHOWN_TOLERANCE else until
 

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A profile that was applied until it is confirmed: without that the node goes back to the profile before.
+"""A profile that is applied on trial: without a confirmation the node goes back to the profile before.
 
-As commit-confirm of network devices: a change after which the node cannot be reached any more cannot be confirmed either.
+As commit-confirm of network devices: a change that cuts the node off cannot be confirmed, so it is undone.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ KEPT = 10  # hashes of profiles that went back
 
 
 class Pending(NamedTuple):
-    """An unconfirmed profile: its name and hash, the clocks when its change began, and what the node had before (None: no profile).
+    """An unconfirmed profile, the clocks when its change began (see pause.py), and the profile ``before`` (None: none) with its
+    ``origins``.
 
-    ``origins`` are those of the profile before. See pause.py for the clocks. ``failed``: a step failed, and not every step before it
-    could be undone. ``command``: its words, where the node confirms the profile by itself once this command succeeds.
-    ``passed``: the hashes of the unconfirmed profiles in whose place this one came. None of them was ever confirmed.
+    ``failed``: a step failed, and not every step before it could be undone. ``command``: the words of the command whose success confirms
+    the profile, if any. ``passed``: the hashes of earlier unconfirmed profiles that this profile replaced; none was ever confirmed.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Pending(NamedTuple):
 
     @property
     def why_back(self) -> str:
-        """Why the node goes back when the time is over."""
+        """Why the node goes back when the time has passed."""
         if self.command:
             return f"{self.command[0]} did not succeed within {self.seconds} s"
         return f"not confirmed within {self.seconds} s"
@@ -70,7 +70,7 @@ def timeout(seconds: int) -> int:
 
 
 def seconds_of(text: str) -> int:
-    """The seconds that ``text`` (0s, 120s, 10m, 1h30m) writes. Raises CorralError."""
+    """The seconds of a duration such as 0s, 120s, 10m, 1h30m. Raises CorralError."""
     try:
         return units.parse(text)
     except ValueError as error:
@@ -79,25 +79,25 @@ def seconds_of(text: str) -> int:
 
 def pending_from_data(data: t.Any) -> t.Optional[Pending]:
     """The unconfirmed profile that a file holds; None for anything else."""
-    # Earlier versions do not write the last ones.
+    # Earlier versions do not write the last three fields.
     if not isinstance(data, dict) or {*data, "failed", "command", "passed"} != {*Pending._fields}:
         return None
-    found = Pending(**data)
+    pending = Pending(**data)
     right = (
-        all(isinstance(text, str) for text in (found.name, found.hash, found.boot_id))
-        and all(isinstance(number, int) for number in (found.since, found.seconds))
-        and isinstance(found.uptime, (int, float))
-        and 0 < found.seconds <= MOST_SECONDS
-        and 0 <= found.since < 2**40
-        and 0 <= found.uptime < 2**40  # no NaN
-        and isinstance(found.before, (dict, type(None)))
-        and isinstance(found.origins, dict)
-        and isinstance(found.failed, bool)
-        and isinstance(found.command, (list, tuple))
-        and isinstance(found.passed, (list, tuple))
-        and all(isinstance(word, str) for word in (*found.command, *found.passed))
+        all(isinstance(text, str) for text in (pending.name, pending.hash, pending.boot_id))
+        and all(isinstance(number, int) for number in (pending.since, pending.seconds))
+        and isinstance(pending.uptime, (int, float))
+        and 0 < pending.seconds <= MOST_SECONDS
+        and 0 <= pending.since < 2**40
+        and 0 <= pending.uptime < 2**40  # no NaN
+        and isinstance(pending.before, (dict, type(None)))
+        and isinstance(pending.origins, dict)
+        and isinstance(pending.failed, bool)
+        and isinstance(pending.command, (list, tuple))
+        and isinstance(pending.passed, (list, tuple))
+        and all(isinstance(word, str) for word in (*pending.command, *pending.passed))
     )
-    return found._replace(command=tuple(found.command), passed=tuple(found.passed)) if right else None
+    return pending._replace(command=tuple(pending.command), passed=tuple(pending.passed)) if right else None
 
 
 def rejected_from_data(data: t.Any) -> list[Rejected]:
@@ -112,12 +112,12 @@ def rejected_from_data(data: t.Any) -> list[Rejected]:
 
 
 def with_rejected(known: t.Sequence[Rejected], new: Rejected) -> list[Rejected]:
-    """The profiles that went back, with another one."""
-    return [new, *(one for one in known if one.hash != new.hash)][:KEPT]
+    """The profiles that went back, with a new one first."""
+    return [new, *(row for row in known if row.hash != new.hash)][:KEPT]
 
 
 def shown(pending: Pending, now: float, remaining: float) -> Unconfirmed:
-    """An unconfirmed profile as JSON data; ``until`` by the clock as it goes now."""
+    """An unconfirmed profile as JSON data; ``until`` is by the present wall clock."""
     return {
         "name": pending.name,
         "hash": pending.hash,

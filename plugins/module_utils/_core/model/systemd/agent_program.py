@@ -3,14 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The agent's program on a node: each release in a folder of its own, and one link that says which of them runs.
+"""The agent's program on a node: each release has a folder, and a link selects the release that runs.
 
     /usr/libexec/corral/corral -> releases/0f3a5c7e9b21/corral     replaced by rename(2): the old program runs, or the new one
     /usr/libexec/corral/releases/0f3a5c7e9b21/corral               the launcher, which imports the core beside it
     /usr/libexec/corral/releases/0f3a5c7e9b21/_core/...
 
-A folder is named after what is in it. So a release that is being written is never one that runs, and a release that ran
-before is there as it was. Before there were releases the launcher and its core lay in /usr/libexec/corral itself.
+A folder is named after its content: so a release that runs is never written to, and an earlier release stays unchanged. Earlier versions
+have the launcher and its core in /usr/libexec/corral itself.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ class Program(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """Where it lies on a node."""
+        """The release's folder on a node."""
         return f"{RELEASES}/{self.name}"
 
     @property
     def link(self) -> str:
-        """What LAUNCHER is a link to while this one runs."""
+        """The text of the link LAUNCHER while this release runs."""
         return f"{self.folder[len(FOLDER) + 1 :]}/{LAUNCHER_NAME}"
 
     def mode(self, path: str) -> int:
-        """The permission bits of one of its files."""
+        """The permission bits of a file of the release."""
         return 0o755 if path == f"{self.folder}/{LAUNCHER_NAME}" else 0o644
 
 
 def program(core: t.Mapping[str, str], python: str) -> Program:
-    """The release that is made of the core's files and the launcher for a Python."""
-    import hashlib  # The tick has no use for it.
+    """The release of these files of the core, with the launcher for a Python."""
+    import hashlib  # a tick does not need it
 
     files = {**core, LAUNCHER_NAME: launcher(python)}
     content = "".join(f"{name}\0{text}\0" for name, text in sorted(files.items()))
@@ -56,7 +56,7 @@ def program(core: t.Mapping[str, str], python: str) -> Program:
 
 
 def launcher(python: str) -> str:
-    """The command, for users and units alike: it takes all of its core from one release, whatever is installed meanwhile."""
+    """The text of the command ``corral``. It loads its whole core from one release, also while another is installed."""
     return (
         f"#!{python} -I\n"
         f'"""Corral\'s command line; installed by the module corral.node.agent."""\n\n'
@@ -68,11 +68,11 @@ def launcher(python: str) -> str:
 
 
 def release_at(path: str) -> str:
-    """The name of the release to which a path below FOLDER belongs; NO_RELEASE for one that lies in FOLDER itself."""
+    """The name of the release of a path below FOLDER; NO_RELEASE for a path in FOLDER itself."""
     inside = path[len(RELEASES) + 1 :] if path.startswith(f"{RELEASES}/") else ""
     return inside.partition("/")[0]
 
 
 def release_of(link: t.Optional[str]) -> str:
-    """The release to which the launcher leads whose link has this text (None: it is none); "" where it leads to none."""
+    """The release that a launcher's link with this text leads to; "" if it leads to no release, or is no link (None)."""
     return release_at(link if link.startswith("/") else f"{FOLDER}/{link}") if link else ""

@@ -17,10 +17,10 @@ from .unit_file import HEADER
 FOLDER = "/usr/libexec/corral"
 RELEASES = f"{FOLDER}/releases"
 LAUNCHER = f"{FOLDER}/corral"  # see agent_program.py
-# The command that an engine runs before the first instruction of a pod's container: cli/container_hook.py.
+# The arguments of the hook that an engine runs before the first instruction of a pod's container: cli/container_hook.py.
 CONTAINER_HOOK = ("container", "--start")
 COMMAND = "/usr/local/bin/corral"
-FACT = "/etc/ansible/facts.d/corral.fact"  # setup(7) runs it, and has what it prints as ansible_local.corral
+FACT = "/etc/ansible/facts.d/corral.fact"  # the module setup runs it and returns its output as ansible_local.corral
 TIMER = "corral-reconcile.timer"
 SERVICE = "corral-reconcile.service"
 PATH = "corral-reconcile.path"
@@ -28,18 +28,18 @@ BOOT = "corral-boot.service"
 CONFIRM_TIMER = "corral-confirm.timer"
 CONFIRM_SERVICE = "corral-confirm.service"
 SLICE = AGENT_SLICE
-# What is enabled: unit → the target that wants it. The services are started by timers and path alone.
+# The enabled units, each with the target that wants it. The services are started by the timers and the path unit.
 WANTED_BY = {TIMER: "timers.target", PATH: "paths.target", BOOT: "basic.target", CONFIRM_TIMER: "timers.target"}
 SERVICES = (SERVICE, CONFIRM_SERVICE)
 STARTED = (TIMER, PATH)
 INTERVAL = 10  # s, as in the kubelet
-# Where Debian's node_exporter looks for metrics of others.
+# Where Debian's node_exporter looks for other programs' metrics.
 METRICS_DIR = "/var/lib/prometheus/node-exporter"
 METRICS_NAME = "corral.prom"
 GC_METRICS_NAME = "corral-gc.prom"
 
 
-class Options(NamedTuple):
+class AgentOptions(NamedTuple):
     """The options of the agent: seconds between ticks, the Python that runs it, and the folder for metrics ("": none)."""
 
     interval: int
@@ -48,32 +48,32 @@ class Options(NamedTuple):
 
 
 def metrics_dir(data: object) -> str:
-    """The folder for metrics by what agent.json holds: as chosen, else Debian's; "" where they are switched off."""
+    """The folder for metrics by the content of agent.json: as chosen, else Debian's; "" where metrics are switched off."""
     chosen = data.get("metrics_dir") if isinstance(data, dict) else None
     return chosen if isinstance(chosen, str) else METRICS_DIR
 
 
 def metrics_file(folder: str) -> str:
-    """The file of metrics; "" where they are switched off."""
+    """The file of the agent's metrics; "" where metrics are switched off."""
     return f"{folder}/{METRICS_NAME}" if folder else ""
 
 
 def gc_metrics_file(folder: str) -> str:
-    """The file of garbage collection's metrics, which has another writer; "" where they are switched off."""
+    """The file of garbage collection's metrics; "" where metrics are switched off."""
     return f"{folder}/{GC_METRICS_NAME}" if folder else ""
 
 
 def metrics_place(name: str) -> str:
-    """A regular expression for a file of metrics, in whatever folder a node has chosen."""
+    """A regular expression for a file of metrics in any folder."""
     return rf"(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+/{re.escape(name)}"
 
 
-def units(options: Options) -> dict[str, str]:
+def units(options: AgentOptions) -> dict[str, str]:
     """The text of each unit, by name."""
-    # -S: the tick needs the standard library alone, and site costs a quarter of its start-up. -B: see tick.compile_once.
+    # -S: the tick needs only the standard library, and importing site is a quarter of its start-up. -B: see tick.compile_once.
     program = f"{options.python} -I -S -B {LAUNCHER}"
     run = f"{program} reconcile"
-    # The program is compiled once for a Python that is new.
+    # FOLDER: the program is compiled once for a new Python.
     paths = f"/etc/systemd /etc/sysctl.d {STATE_PATHS} -{FOLDER}"
     paths += f" -{options.metrics_dir}" if options.metrics_dir else ""
     return {
@@ -89,7 +89,7 @@ def units(options: Options) -> dict[str, str]:
     }
 
 
-# Of its own, so that the agent runs, and goes back, also where a limit of another slice leaves no room for one more task.
+# The agent has its own slice, so that it can run and go back even if the limits of other slices leave no room for a task.
 SLICE_TEXT = """\
 [Unit]
 Description=Corral: the agent
@@ -166,8 +166,8 @@ BOOT_INSTALL_TEXT = """\
 WantedBy=basic.target
 """
 
-# Started by a run that waits for its confirmation, and by a boot before that came. It asks again and again, since the time
-# that is left is a matter of two clocks, of which one can be set.
+# A run that waits for its confirmation starts it, and so does a boot in that time. It looks every few seconds, since the remaining time
+# follows from two clocks, and one of them can be set.
 CONFIRM_TIMER_TEXT = """\
 [Unit]
 Description=Corral: a profile waits to be confirmed
@@ -182,8 +182,8 @@ AccuracySec=100ms
 WantedBy=timers.target
 """
 
-# It may have to bring back all that a run has changed: a kubelet's files lie anywhere but below /usr, and the wait for the kubelet
-# asks it and its API server.
+# It may have to undo all changes of a run: a kubelet's files may be anywhere but below /usr, and the wait for the kubelet needs the
+# network.
 CONFIRM_SERVICE_TEXT = """\
 [Unit]
 Description=Corral: go back to the profile before one that was not confirmed

@@ -15,7 +15,7 @@ from ..values.records import NamedTuple
 
 MANAGER_PATH = b"/org/freedesktop/systemd1"
 UNLIMITED = 2**64 - 1
-MAX_CPU = 8191  # NR_CPUS_RANGE_END on x86-64: systemctl refuses larger ones.
+MAX_CPU = 8191  # NR_CPUS_RANGE_END on x86-64: systemctl refuses larger numbers.
 LISTS = ("AllowedCPUs", "AllowedMemoryNodes")
 LIMITS = ("MemoryMax", "MemorySwapMax", "TasksMax")
 DECIMAL = re.compile(r"[0-9]{1,19}", re.ASCII)
@@ -37,7 +37,7 @@ class Property(NamedTuple):
 
 
 def typed(assignment: str) -> t.Optional[Property]:
-    """What ``systemctl set-property`` sends for an assignment; None for what is left to systemctl."""
+    """What ``systemctl set-property`` sends for an assignment; None for an assignment that is left to systemctl."""
     name, equals, value = assignment.partition("=")
     if not equals:
         return None
@@ -55,7 +55,7 @@ def typed(assignment: str) -> t.Optional[Property]:
 
 
 def cpu_list(name: str, value: str) -> t.Optional[Property]:
-    """A CPU list as a bitmap: CPU n is bit n % 8 of byte n / 8. No byte at all resets the property."""
+    """A CPU list as a bitmap: CPU n is bit n % 8 of byte n / 8. An empty bitmap resets the property."""
     try:
         members = cpuset.parse(value)
     except ValueError:
@@ -70,15 +70,15 @@ def cpu_list(name: str, value: str) -> t.Optional[Property]:
 
 def quota(value: str) -> t.Optional[Property]:
     """CPUQuota= in microseconds of CPU time per second: 20% are 200000."""
-    found = PERCENT.fullmatch(value)
-    hundredths = int(found[1]) * 100 + int((found[2] or "").ljust(2, "0")) if found else 0
+    match = PERCENT.fullmatch(value)
+    hundredths = int(match[1]) * 100 + int((match[2] or "").ljust(2, "0")) if match else 0
     if value and not hundredths:
         return None
     return Property("CPUQuotaPerSecUSec", "t", hundredths * 100 if value else UNLIMITED)
 
 
 def object_path(unit: str) -> bytes:
-    """The object of a unit, loaded or not: every character but letters and digits becomes ``_`` and its code."""
+    """The object path of a unit: each character that is not a letter or digit becomes ``_`` and its code."""
     escaped = "".join(
         chr(byte) if chr(byte).isalnum() and byte < 128 and (index or not chr(byte).isdigit()) else f"_{byte:02x}"
         for index, byte in enumerate(unit.encode())
@@ -87,5 +87,5 @@ def object_path(unit: str) -> bytes:
 
 
 def covers(unit: str) -> bool:
-    """Whether a unit's name reaches systemd as it is; systemctl completes and escapes others."""
+    """Whether systemctl would send a unit's name unchanged, without completing or escaping it."""
     return len(unit) < 256 and UNIT.fullmatch(unit) is not None

@@ -3,16 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What each unit that runs Corral alone bears, as text: what it runs on behalf of others runs in units of their own.
+"""The security settings of units that run Corral, as text. Programs of others run in other units.
 
-Tried setting by setting: ProtectKernelTunables and ProtectControlGroups would break sysctl, hugepages and cgroup writes. SYS_PTRACE
-reads the mounts of PID 1, DAC_OVERRIDE and SYS_RESOURCE write other users' limits.
+Each setting was tried alone: ProtectKernelTunables and ProtectControlGroups would break sysctl, hugepages and cgroup writes. SYS_PTRACE is
+for reading the mounts of PID 1, DAC_OVERRIDE and SYS_RESOURCE for writing other users' limits.
 """
 
 from __future__ import annotations
 
-# With AF_UNIX a unit has no network. Not by PrivateNetwork=: from systemd 254 on that hides the machine's interfaces in /sys,
-# which are looked at.
+# With AF_UNIX a unit has no network. PrivateNetwork= would, from systemd 254 on, hide the machine's interfaces in /sys.
 CONFINED = """\
 UMask=0077
 ProtectSystem={system}
@@ -34,8 +33,8 @@ SystemCallArchitectures=native
 SystemCallFilter=@system-service
 CapabilityBoundingSet={capabilities}
 """
-# A path that is named is a mount, which cannot be removed. All of /run: /run/cdi may have to be made, and who writes units in
-# /run/systemd needs no other place there.
+# A named path becomes a mount, which cannot be removed: so all of /run, where /run/cdi may have to be made. This gives no further
+# rights, since a process that writes units in /run/systemd can do anything.
 STATE_PATHS = "/run -/etc/corral -/var/lib/corral"
 
 
@@ -50,5 +49,5 @@ def confined(
     home: str = "yes",
     capabilities: str = CAPABILITIES,
 ) -> str:
-    """The settings, with what may be written beside the kernel's own files, and with what is reached (systemd.exec(5))."""
+    """The settings (systemd.exec(5)); ``paths`` may be written besides the kernel's files, ``families`` are the allowed sockets."""
     return CONFINED.format(paths=paths, system=system, families=families, home=home, capabilities=capabilities)

@@ -11,7 +11,7 @@ import shlex
 import typing as t
 
 PROGRAMS = ("podman", "docker")
-PREFIXES = "@-:+!|"  # of a command line in a unit file (systemd.service(5))
+PREFIXES = "@-:+!|"  # before a command line in a unit file (systemd.service(5))
 # Options before the verb that take the next word as their value (podman(1), docker(1)).
 VALUED = (
     "--cgroup-manager", "--config", "-c", "--connection", "--conmon", "--context", "--events-backend", "--host", "-H",
@@ -21,15 +21,15 @@ VALUED = (
 )  # fmt: skip
 # With these the container's processes stay in the control group of the service.
 INSIDE = ("split", "disabled")
-# Verbs that start containers as they were created, or as a file has them.
+# Verbs that start existing containers, or containers that a file describes.
 OTHERS = ("start", "restart", "kube", "play", "pod", "compose")
 
 
 def run_elsewhere(commands: t.Iterable[str], slice_name: str) -> str:
-    """What runs a container that is not in ``slice_name`` ("podman run"); "" where none of the commands does.
+    """The command ("podman run") that runs a container outside of ``slice_name``; "" where no command does.
 
-    ``commands`` are the values of ExecStart=. Without ``--cgroups=split`` Podman gives a container a scope in
-    machine.slice, and Docker's daemon gives it one in system.slice, whatever slice the service is in.
+    ``commands`` are the values of ExecStart=. Whatever slice the service is in, Podman without ``--cgroups=split`` gives a container a
+    scope in machine.slice, and Docker's daemon a scope in system.slice.
     """
     for program, words in of_programs(commands):
         if verb(words) != "run":
@@ -43,7 +43,7 @@ def run_elsewhere(commands: t.Iterable[str], slice_name: str) -> str:
 
 
 def starts_others(commands: t.Iterable[str]) -> str:
-    """What starts containers in control groups that the command does not tell ("podman start"); "" where none does."""
+    """The command ("podman start") that starts containers in control groups that it does not name; "" where no command does."""
     return next((f"{program} {verb(words)}" for program, words in of_programs(commands) if verb(words) in OTHERS), "")
 
 
@@ -53,16 +53,16 @@ def of_programs(commands: t.Iterable[str]) -> t.Iterator[tuple[str, list[str]]]:
         try:
             words = shlex.split(command)
         except ValueError:
-            continue  # systemd refuses it as well
-        for one in lines(words):
-            prefix = one[0][: len(one[0]) - len(one[0].lstrip(PREFIXES))]
-            program = one[0].rpartition("/")[2].lstrip(PREFIXES)
+            continue  # systemd refuses such a command as well
+        for line in lines(words):
+            prefix = line[0][: len(line[0]) - len(line[0].lstrip(PREFIXES))]
+            program = line[0].rpartition("/")[2].lstrip(PREFIXES)
             if program in PROGRAMS:
-                yield program, one[2:] if "@" in prefix else one[1:]  # @: the next word is the process's name.
+                yield program, line[2:] if "@" in prefix else line[1:]  # @: the next word is the process's name.
 
 
 def lines(words: t.Sequence[str]) -> t.Iterator[list[str]]:
-    """The command lines of one ExecStart=: ";" as a word of its own separates them."""
+    """The command lines of one ExecStart=, separated by the word ";"."""
     begin = 0
     for index, word in enumerate([*words, ";"]):
         if word == ";":
@@ -72,21 +72,21 @@ def lines(words: t.Sequence[str]) -> t.Iterator[list[str]]:
 
 
 def options_of(words: t.Sequence[str]) -> list[str]:
-    """The options of ``run``, up to the image: what follows it is the container's own command.
+    """The options of ``run``, up to the image, after which the container's command follows.
 
-    An option without "=" may take the next word as its value, so that the image is the first word after which none is an option's
-    value for sure: two words in a row that are no options.
+    An option without "=" may take the next word as its value. So the options end at the second of two words in a row that are no options:
+    it is the image, or stands after it.
     """
-    found: list[str] = []
+    options: list[str] = []
     for before, word in zip(["-", *words], words):
         if not word.startswith("-") and not before.startswith("-"):
             break
-        found.append(word)
-    return found
+        options.append(word)
+    return options
 
 
 def verb(words: t.Sequence[str]) -> str:
-    """The first word that is no option, no option's value and not the group of commands that ``run`` is in."""
+    """The first word that is neither an option, nor an option's value, nor the word ``container`` before ``run``."""
     before = ""
     for word in words:
         if not word.startswith("-") and before not in VALUED and word != "container":
@@ -97,10 +97,10 @@ def verb(words: t.Sequence[str]) -> str:
 
 def value_of(words: t.Sequence[str], option: str) -> str:
     """The last value of an option, written ``--option=value`` or ``--option value``; "" without it."""
-    found = ""
+    value = ""
     for index, word in enumerate(words):
         if word.startswith(f"{option}="):
-            found = word[len(option) + 1 :]
+            value = word[len(option) + 1 :]
         elif word == option and index + 1 < len(words):
-            found = words[index + 1]
-    return found
+            value = words[index + 1]
+    return value

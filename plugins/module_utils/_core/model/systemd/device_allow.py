@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Which devices a unit may open (systemd.resource-control(5), DeviceAllow=), and which ones it sees (systemd.exec(5), PrivateDevices=)."""
+"""The devices that a unit may open (systemd.resource-control(5), DeviceAllow=) and see (systemd.exec(5), PrivateDevices=)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .unit_property import Setting
 
 ALL = "rwm"
 TRUE = ("yes", "true", "on", "1", "y", "t")  # systemd.syntax(7)
-# What systemd takes (valid_device_allow_pattern in its cgroup.c) over D-Bus, where no specifier is resolved.
+# An entry that systemd takes over D-Bus (valid_device_allow_pattern in its cgroup.c), where specifiers are not resolved.
 ENTRY = r"(?:/dev/|/run/systemd/inaccessible/|char-|block-)[^\s%]+ r?w?m?"
 NUMBERS = ("/dev/char/", "/dev/block/")
-# In each list with devices that Corral gave, so that systemd's own file tells whose it is when nothing else does. systemd takes it for the
-# number 0:0 (bpf_devices_allow_list_device in its bpf-devices.c), which no driver has. With DevicePolicy=auto an empty list opens all
-# devices, this one none.
+# An entry of each list that Corral writes, by which the list is recognised as Corral's in systemd's files. It opens no device: systemd
+# takes it for the number 0:0 (bpf_devices_allow_list_device in its bpf-devices.c), which no driver has. A list without any entry would
+# open all devices (DevicePolicy=auto).
 MARK = "/run/systemd/inaccessible/chr rwm"
-# A colon would begin the path in the unit; what stands for itself in a unit file (device.FIT_PATH) but for that.
+# As device.FIT_PATH, characters without a special meaning in a unit file, but without the colon, which separates two paths.
 _CAN_BE_BOUND = re.compile(r"/dev/[A-Za-z0-9_.@+,=#/-]+")
 _OWN = ("fd", "hugepages", "mqueue", "pts", "shm")
 BINDS = ("BindPaths", "BindReadOnlyPaths")
@@ -29,18 +29,18 @@ _SPECIFIER = re.compile(r"%(.)")
 
 
 def added_up(settings: t.Iterable[Setting], unit: str) -> tuple[str, ...]:
-    """The entries that result from all assignments, as systemd writes them; an empty one resets the list."""
-    found: dict[str, None] = {}
+    """The entries that result from all assignments, as systemd writes them; an empty assignment resets the list."""
+    entries: dict[str, None] = {}
     for item in settings:
         if item.value:
-            found[entry(item.value, unit)] = None
+            entries[entry(item.value, unit)] = None
         else:
-            found.clear()
-    return tuple(found)
+            entries.clear()
+    return tuple(entries)
 
 
 def entry(text: str, unit: str) -> str:
-    """One entry as systemd writes it: without a mode it is for all, and specifiers that only need the unit's name are resolved."""
+    """An entry as systemd writes it: with a mode (all modes if none is given), and with the specifiers of the unit's name resolved."""
     stem = unit.rpartition(".")[0]
     prefix, dummy, instance = stem.partition("@")
     names = {"n": unit, "N": stem, "p": prefix, "i": instance, "%": "%"}
@@ -50,8 +50,8 @@ def entry(text: str, unit: str) -> str:
 
 
 def shown(entries: t.Iterable[str]) -> str:
-    """A list on one line, without the entry that opens nothing."""
-    return ", ".join(one for one in entries if one != MARK)
+    """A list on one line, without MARK."""
+    return ", ".join(line for line in entries if line != MARK)
 
 
 def can_be_set(line: str) -> bool:
@@ -60,15 +60,15 @@ def can_be_set(line: str) -> bool:
 
 
 def is_private(private: t.Sequence[Setting]) -> bool:
-    """Whether a unit has a /dev of its own by these settings of PrivateDevices=."""
+    """Whether a unit has a private /dev by these settings of PrivateDevices=."""
     return bool(private) and private[-1].value.lower() in TRUE
 
 
 def binds(paths: t.Iterable[str], private: t.Sequence[Setting], bound: t.Iterable[Setting]) -> list[str]:
-    """What BindPaths= of a unit has to list so that it sees these device files; ``bound`` are the lists of others.
+    """The entries of BindPaths= that let a unit see these device files; ``bound`` are the present lists.
 
-    A file in a folder of its own below /dev is there with that folder, in which the kernel makes and removes files: such a list stays the
-    same from start to start. What is not there at a start is passed over ("-").
+    A file in a folder below /dev is bound with the whole folder, in which the kernel makes and removes files: so the list stays the same.
+    With "-" systemd ignores an entry that does not exist at a start.
     """
     places = {
         folder if folder != "/dev" else path for path in hidden(paths, private, bound) for folder in [parent(path)]
@@ -77,7 +77,7 @@ def binds(paths: t.Iterable[str], private: t.Sequence[Setting], bound: t.Iterabl
 
 
 def can_be_bound(place: str) -> bool:
-    """Whether BindPaths= can bring a place in /dev to a unit; not what each unit with a /dev of its own has of its own."""
+    """Whether BindPaths= can bring a place in /dev to a unit; not those that every private /dev contains."""
     parts = place.split("/")[2:]
     return _CAN_BE_BOUND.fullmatch(place) is not None and ".." not in parts and parts[0] not in _OWN
 
@@ -88,11 +88,11 @@ def parent(path: str) -> str:
 
 
 def hidden(paths: t.Iterable[str], private: t.Sequence[Setting], bound: t.Iterable[Setting]) -> list[str]:
-    """Which of these device files a unit does not see: all with PrivateDevices=, but for those that BindPaths= brings back."""
+    """The device files that a unit does not see: with PrivateDevices= all but those that BindPaths= brings back."""
     if not is_private(private):
         return []
     sources: list[str] = []
     for item in bound:
         words = (word.lstrip("-").partition(":")[0] for word in item.value.split())
         sources = [*sources, *words] if item.value else []
-    return [path for path in paths if not any(path == one or path.startswith(f"{one.rstrip('/')}/") for one in sources)]
+    return [path for path in paths if not any(path == at or path.startswith(f"{at.rstrip('/')}/") for at in sources)]

@@ -22,8 +22,8 @@ SERVICE = "corral-device-checks.service"
 
 
 def period(checks: t.Iterable[Check]) -> int:
-    """Seconds from one pass to the next: the shortest interval; a device that is not due then waits for a later pass."""
-    return min(one.interval for one in checks)
+    """Seconds from one pass to the next: the shortest interval. A device that is not due yet waits for a later pass."""
+    return min(check.interval for check in checks)
 
 
 def units(checks: t.Collection[Check]) -> dict[str, str]:
@@ -35,8 +35,8 @@ def units(checks: t.Collection[Check]) -> dict[str, str]:
     }
 
 
-# Not in the agent's slice, which stops with the agent: a timer that fires then would start it again.
-# The commands run in units of their own.
+# Not in the agent's slice, which stops with the agent: a timer that fires then would start that slice again. The checks' commands run in
+# other units.
 SERVICE_TEXT = """\
 [Unit]
 Description=Corral: run the profile's commands for the health of devices

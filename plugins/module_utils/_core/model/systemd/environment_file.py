@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The files of EnvironmentFile= as systemd reads them (systemd.exec(5), env-file.c), and the words that a variable of one stands for."""
+"""The files of EnvironmentFile= as systemd reads them (systemd.exec(5), env-file.c), and the words of a variable on a command line."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import re
 WHITESPACE = " \t\n\r"
 _BLANK = re.compile(f"[{WHITESPACE}]*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-# Before systemd 254 a backslash at the end of a comment takes the next line into it.
+# From systemd 254 on a comment ends at the end of its line; before, a backslash at the end continues it.
 COMMENTS_END = 254
 _COMMENT, _LONG_COMMENT = re.compile(r"[^\n\r]*"), re.compile(r"(?:[^\\\n\r]|\\.?)*", re.DOTALL)
-_KEY = re.compile(r"[^\n\r][^\n\r=]*")  # One that begins with = is none.
-# The parts of a value: in either quotes, which the end of the file closes as well, or plain text to the end of the line.
+_KEY = re.compile(r"[^\n\r][^\n\r=]*")
+# A part of a value: in single or double quotes (the end of the file closes them as well), or plain text to the end of the line.
 _PART = re.compile(r"""[ \t]*(?:'([^']*)'?|"((?:[^"\\]|\\.)*)\\?"?|((?:[^\\\n\r]|\\.)*\\?))""", re.DOTALL)
 _ESCAPE = re.compile(r"\\(.?)", re.DOTALL)
 _QUOTED_ESCAPE = re.compile(r'\\(?:\n|(["\\`$]))')
-# A piece of a word, where a backslash takes the next character as it is.
+# A piece of a word; the character after a backslash is taken literally.
 _PIECE = re.compile(r"""'((?:[^'\\]|\\.)*)\\?'?|"((?:[^"\\]|\\.)*)\\?"?|((?:[^ \t\n\r'"\\]|\\.?)+)""", re.DOTALL)
 
 
 def parse(text: str, *, long_comments: bool = False) -> dict[str, str]:
-    """The variables of a file. ``long_comments``: a comment goes on where its line ends in a backslash."""
-    found: dict[str, str] = {}
+    """The variables of a file. ``long_comments``: a backslash at the end of a comment continues it on the next line."""
+    variables: dict[str, str] = {}
     comment = _LONG_COMMENT if long_comments else _COMMENT
     at = end_of(_BLANK, text, 0)
     while at < len(text):
@@ -38,19 +38,19 @@ def parse(text: str, *, long_comments: bool = False) -> dict[str, str]:
             if text[end : end + 1] == "=":
                 value, at = value_at(text, end + 1)
                 if _NAME.fullmatch(name):
-                    found[name] = value
+                    variables[name] = value
         at = end_of(_BLANK, text, at)
-    return found
+    return variables
 
 
 def end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
-    """Where what a pattern matches from here on ends."""
+    """The end of a pattern's match at a position; the position itself without a match."""
     match = pattern.match(text, at)
     return match.end() if match else at
 
 
 def value_at(text: str, at: int) -> tuple[str, int]:
-    """The value that begins here, and where it ends."""
+    """The value that begins at a position, and its end."""
     value = ""
     while True:
         match = _PART.match(text, at)
@@ -59,23 +59,23 @@ def value_at(text: str, at: int) -> tuple[str, int]:
         single, double, plain = match.groups()
         at = match.end()
         if plain is not None:
-            # Blanks at the end are no part of it, but one that is escaped, and those before an escaped end of line.
-            last = max((one.end() for one in _ESCAPE.finditer(plain)), default=0)
+            # Blanks at the end do not belong to the value unless an escape follows them or escapes them.
+            last = max((escape.end() for escape in _ESCAPE.finditer(plain)), default=0)
             plain = plain[:last] + plain[last:].rstrip(WHITESPACE)
-            return value + _ESCAPE.sub(lambda one: one.group(1).strip("\n\r"), plain), at
-        value += single if single is not None else _QUOTED_ESCAPE.sub(lambda one: one.group(1) or "", double)
+            return value + _ESCAPE.sub(lambda escape: escape.group(1).strip("\n\r"), plain), at
+        value += single if single is not None else _QUOTED_ESCAPE.sub(lambda escape: escape.group(1) or "", double)
 
 
 def words(value: str) -> list[str]:
-    """The words that ``$NAME`` stands for on a command line (systemd.service(5), "Command lines"): quotes are taken off."""
-    found: list[str] = []
+    """The words that ``$NAME`` expands to on a command line (systemd.service(5), "Command lines"), without quotes."""
+    listed: list[str] = []
     at, is_new = 0, True
     while at < len(value):
         match = _PIECE.match(value, at)
         if match is None:  # a blank
             at, is_new = at + 1, True
             continue
-        piece = _ESCAPE.sub(r"\1", next(one for one in match.groups() if one is not None))
-        found.append(piece if is_new else found.pop() + piece)
+        piece = _ESCAPE.sub(r"\1", next(group for group in match.groups() if group is not None))
+        listed.append(piece if is_new else listed.pop() + piece)
         at, is_new = match.end(), False
-    return found
+    return listed

@@ -18,7 +18,7 @@ SERVICE = "corral-gc.service"
 
 
 def period(gc: GC) -> int:
-    """Seconds between two starts of the service: the shortest interval; a pass that is not due then is left for a later start."""
+    """Seconds between two starts of the service: the shortest interval. A pass that is not due yet waits for a later start."""
     return min(part.interval for part in (gc.images, gc.containers) if part is not None)
 
 
@@ -30,13 +30,13 @@ def units(gc: GC, metrics: str = METRICS_DIR) -> dict[str, str]:
         TIMER: timer_text("collect images and dead containers", seconds, seconds),
         SERVICE: HEADER
         + SERVICE_TEXT.format(run=run, memory=512 + 128 * len(gc.users))
-        # All of /run: /run/corral may have to be made. Root's storage may lie in a home: its file system is measured. The folder for
-        # metrics is another user's.
+        # All of /run: /run/corral may have to be made. Root's storage may be in a home, and its file system is measured. Another user owns
+        # the folder for metrics.
         + confined(f"/run{folder}", home="read-only", capabilities="CAP_DAC_OVERRIDE"),
     }
 
 
-# Podman does not work inside a hardened unit: it has units of its own (podman_unit.py), which systemd makes for this one.
+# Podman does not work inside a hardened unit: it runs in transient units (podman_unit.py).
 SERVICE_TEXT = """\
 [Unit]
 Description=Corral: remove images and dead containers that the profile does not keep

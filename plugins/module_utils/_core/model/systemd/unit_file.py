@@ -24,12 +24,12 @@ def unit_text(*sections: tuple[str, t.Sequence[str]]) -> str:
 
 
 def section_of(unit: str) -> str:
-    """The section of a unit's own settings: "system.slice" → "Slice"."""
+    """The section of the settings of a unit's type: "system.slice" → "Slice"."""
     return unit.rpartition(".")[2].capitalize()
 
 
 def unit_in(subject: str) -> str:
-    """The slice or scope that a change's subject is, or whose drop-in it is; "" for any other subject."""
+    """The slice or scope of a change's subject (the unit or its drop-in); "" for any other subject."""
     match = _SLICE_OR_SCOPE.search(subject)
     return match.group(1) if match else ""
 
@@ -62,7 +62,7 @@ def file_change(
     phase: int = FILES,
     reload: bool = True,
 ) -> t.Optional[Change]:
-    """The change that gives a file the wanted text, None when it has it."""
+    """The change that gives a file the wanted text; None when it has that text."""
     if actual == wanted:
         return None
     shown = None if actual is None else settings(actual)

@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """Limits of units: systemd's properties (systemd.resource-control(5)) and the kernel files (cgroup-v2.rst) they become.
 
-A value is a property's as a unit file has it; ``kernel`` gives what the file then shows, in a form that compares by
-meaning: sets as sorted lists, sizes in whole pages.
+A value of a property is as in a unit file; ``kernel`` gives what the kernel's file then shows, in a form that compares by meaning: sets as
+sorted lists, sizes in whole pages.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ DEFAULT_WEIGHT = "100"
 def of(need: ResourceRequirements, exclusive: bool, mems: t.Optional[frozenset[int]]) -> dict[str, str]:
     """The properties of a workload's slice, as the kubelet derives a pod's cgroup.
 
-    A workload with exclusive CPUs has no quota on them (kubernetes#70585), and no swap; nor has a Guaranteed workload.
+    A workload with exclusive CPUs has no quota on them (kubernetes#70585). Like a Guaranteed workload it has no swap.
     """
     requests, limits = dict(need.requests), dict(need.limits)
     quota = None if exclusive else qos.cpu_quota(limits.get(CPU, 0), PERIOD)
-    found = {
+    properties = {
         "CPUWeight": str(qos.cpu_weight(qos.cpu_shares(requests.get(CPU, 0)))),
         "CPUQuota": "" if quota is None else percent(quota, PERIOD),
         "MemoryMax": str(limits[MEMORY]) if MEMORY in limits else UNLIMITED,
@@ -51,26 +51,23 @@ def of(need: ResourceRequirements, exclusive: bool, mems: t.Optional[frozenset[i
         "TasksMax": str(limits[PIDS]) if PIDS in limits else UNLIMITED,
     }
     if mems:
-        found["AllowedMemoryNodes"] = cpuset.format(mems)
-    return found
+        properties["AllowedMemoryNodes"] = cpuset.format(mems)
+    return properties
 
 
 def percent(quota: int, period: int) -> str:
-    """CPUQuota= takes hundredths of a percent at most: 150000 of 100000 µs are 150%."""
+    """The value of CPUQuota=, in hundredths of a percent at most: 150000 of 100000 µs are 150%."""
     hundredths = quota * 10000 // period
     return f"{hundredths // 100}%" if hundredths % 100 == 0 else f"{hundredths / 100:.2f}%"
 
 
 def hugetlb(need: ResourceRequirements, sizes: t.Iterable[int]) -> dict[str, int]:
-    """The bytes of hugepages that a workload may have, by the kernel's file; sizes that it does not name are not for it.
+    """The bytes of hugepages that a workload may have, by the kernel's file; 0 for page sizes without a limit.
 
-    ``sizes`` in KiB are those that the node has pools of (kubelet 1.36, HugePageLimits of a pod's cgroup).
+    ``sizes``, in KiB, are the page sizes of the node's pools (kubelet 1.36, HugePageLimits of a pod's cgroup).
     """
     limits = dict(need.limits)
-    found = {}
-    for size in sorted(sizes):
-        found[f"hugetlb.{page_name(size)}B.max"] = limits.get(hugepages(size), 0)
-    return found
+    return {f"hugetlb.{page_name(size)}B.max": limits.get(hugepages(size), 0) for size in sorted(sizes)}
 
 
 def page_name(size_kib: int) -> str:
@@ -115,10 +112,10 @@ def kernel(name: str, value: str) -> str:
 
 
 def property_value(name: str, shown: str) -> str:
-    """The value of a property that makes the kernel's file show this; "max" is its value without any setting."""
+    """The value of a property that makes the kernel's file show this text; "max" becomes the property's default."""
     if name == "CPUQuota":
         quota, dummy, period = shown.partition(" ")
         return "" if quota == "max" else percent(int(quota), int(period or PERIOD))
     if shown == "max":
-        return "" if name == "CPUWeight" else UNLIMITED  # systemd takes no weight without end
+        return "" if name == "CPUWeight" else UNLIMITED  # systemd takes no infinite weight
     return shown

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A unit's property over time: our drop-in, systemd's own files for set-property, and files that sort after ours."""
+"""The files that set a unit's property: Corral's drop-in, systemd's files for set-property, and files that sort after Corral's."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from ..values.records import NamedTuple
 ETC = "/etc/systemd/system"
 RUNTIME_CONTROL = "/run/systemd/system.control"
 PERSISTENT_CONTROL = "/etc/systemd/system.control"
-TRANSIENT = "/run/systemd/transient"  # units of systemd-run, and what is set of them
-DEVICE_ALLOW = "DeviceAllow"  # a list, the entries of which are lines of a step's value; no kernel file shows it
-DROPINS = (PERSISTENT_CONTROL, RUNTIME_CONTROL, ETC)  # where set-property and Corral write them
+TRANSIENT = "/run/systemd/transient"  # units of systemd-run, and their properties
+DEVICE_ALLOW = "DeviceAllow"  # a list: each line of a step's value is an entry; no kernel file shows it
+DROPINS = (PERSISTENT_CONTROL, RUNTIME_CONTROL, ETC)  # where set-property and Corral write drop-ins
 
 
 class Setting(NamedTuple):
-    """One assignment: the file that makes it and its value (empty: a reset)."""
+    """An assignment: its file and its value (empty: a reset)."""
 
     file: str
     value: str
 
 
 def dropin(unit: str, owner: str) -> str:
-    """Corral's drop-in for a unit. It sorts before the 50-… files that systemd itself writes for set-property."""
+    """Corral's drop-in for a unit. It sorts before the 50-… files that systemd writes for set-property."""
     return f"{ETC}/{unit}.d/10-corral-{owner}.conf"
 
 
 def unit_of_dropin(path: str, owner: str) -> str:
-    """The slice or scope whose drop-in of this owner a file is; "" for any other file."""
+    """The slice or scope of a drop-in of this owner; "" for any other file."""
     unit = path.rpartition("/")[0][len(ETC) + 1 : -len(".d")]
     return unit if unit.endswith((".slice", ".scope")) and path == dropin(unit, owner) else ""
 
@@ -44,14 +44,14 @@ def unit_of_dropin(path: str, owner: str) -> str:
 def control_file(unit: str, name: str, *, runtime: bool) -> str:
     """The file that ``systemctl set-property`` writes for a property.
 
-    init.scope is a transient unit for systemd, whose files have a place of their own, whatever is asked for (unit_drop_in_dir).
+    For systemd init.scope is a transient unit, whose runtime files are in another folder (unit_drop_in_dir).
     """
     live = TRANSIENT if unit == "init.scope" else RUNTIME_CONTROL
     return f"{live if runtime else PERSISTENT_CONTROL}/{unit}.d/50-{name}.conf"
 
 
 def key_of_file(path: str) -> str:
-    """The key of the property of which a file is what a persistent set-property wrote; "" for any other file."""
+    """The key of the property that a persistent set-property wrote into a file; "" for any other file."""
     folder, dummy, file = path.rpartition(".d/50-")
     if not folder.startswith(f"{PERSISTENT_CONTROL}/") or not file.endswith(".conf"):
         return ""
@@ -59,22 +59,22 @@ def key_of_file(path: str) -> str:
 
 
 def cpus_of_file(path: str, text: t.Optional[str]) -> frozenset[int]:
-    """The CPUs that a unit has by systemd's own file of its AllowedCPUs=, once systemd reads it; empty for any other file."""
+    """The AllowedCPUs= in a file that systemd wrote for set-property; empty for any other file."""
     if not unit_of_cpus_file(path):
         return frozenset()
-    found: frozenset[int] = frozenset()
+    cpus: frozenset[int] = frozenset()
     for line in (text or "").splitlines():
         name, equals, value = line.partition("=")
         if name.strip() == "AllowedCPUs" and equals:
-            with contextlib.suppress(ValueError):  # systemd ignores such a line.
-                found = found | cpuset.parse(",".join(value.split())) if value.strip() else frozenset()
-    return found
+            with contextlib.suppress(ValueError):  # systemd ignores an invalid line
+                cpus = cpus | cpuset.parse(",".join(value.split())) if value.strip() else frozenset()
+    return cpus
 
 
 def persistent(settings: t.Iterable[Setting]) -> list[Setting]:
-    """The assignments that are still there once what was set until the next boot is taken back.
+    """The assignments without those that set-property made until the next boot.
 
-    Of a transient unit systemd keeps that beside the unit (unit_drop_in_dir).
+    Of a transient unit systemd keeps these beside the unit (unit_drop_in_dir).
     """
     return [
         item for item in settings if not item.file.startswith(f"{RUNTIME_CONTROL}/") and not is_transient(item.file)
@@ -92,36 +92,35 @@ def outside_run(settings: t.Iterable[Setting]) -> list[Setting]:
 
 
 def with_dropin(settings: t.Iterable[Setting], ours: str, values: t.Sequence[str]) -> list[Setting]:
-    """The persistent assignments as they will be once our drop-in is there; unchanged where it is.
+    """The persistent assignments with those of Corral's drop-in, also if it does not exist yet.
 
     systemd.unit(5): the unit's own file comes first, then the drop-ins in the order of their names.
     """
-    found = persistent(settings)
-    if any(item.file == ours for item in found):
-        return found
+    kept = persistent(settings)
+    if any(item.file == ours for item in kept):
+        return kept
     name = ours.rpartition("/")[2]
     place = next(
-        (i for i, item in enumerate(found) if ".d/" in item.file and item.file.rpartition("/")[2] > name), len(found)
+        (i for i, item in enumerate(kept) if ".d/" in item.file and item.file.rpartition("/")[2] > name), len(kept)
     )
-    return [*found[:place], *(Setting(ours, value) for value in values), *found[place:]]
+    return [*kept[:place], *(Setting(ours, value) for value in values), *kept[place:]]
 
 
 def set_by_hand(unit: str, name: str, settings: t.Iterable[Setting]) -> t.Optional[Setting]:
-    """What a persistent ``systemctl set-property`` left; it would win over our drop-in."""
+    """The assignment of a persistent ``systemctl set-property``, which has precedence over Corral's drop-in; None if there is none."""
     file = control_file(unit, name, runtime=False)
     return next((item for item in reversed(list(settings)) if item.file == file), None)
 
 
 def is_live_file(kind: str, target: str) -> bool:
-    """Whether a step is about systemd's own file of a live property, which is no original: that of the property has its text."""
+    """Whether a step is about systemd's file of a live property. It is recorded with the original of the property, not as a file."""
     return kind == "file" and (target.startswith(f"{RUNTIME_CONTROL}/") or is_transient(target))
 
 
 def live_file_removal(unit: str, name: str, *, reload: bool = False) -> Step:
-    """The step that removes the file which systemd keeps of a live property for as long as it runs; the property was reset before.
+    """The step that removes systemd's file of a live property after the property was reset.
 
-    The live file goes after Corral's drop-in. In the other order a daemon-reload between the two applies what the drop-in
-    says.
+    It comes after the removal of Corral's drop-in. In the other order a daemon-reload between the two would apply the drop-in.
     """
     return make_step.file(control_file(unit, name, runtime=True), None, FILES, 10, reload=reload)
 
@@ -129,13 +128,13 @@ def live_file_removal(unit: str, name: str, *, reload: bool = False) -> Step:
 def removal(
     unit: str, name: str, settings: t.Iterable[Setting], phase: int = FILES, order: int = 0
 ) -> tuple[Step, ...]:
-    """The steps that remove what a persistent set-property left, if it left anything."""
-    found = set_by_hand(unit, name, settings)
-    if found is None:
+    """The steps that remove the files of a persistent set-property; none without such a file."""
+    setting = set_by_hand(unit, name, settings)
+    if setting is None:
         return ()
-    folder = found.file.rpartition("/")[0]
+    folder = setting.file.rpartition("/")[0]
     return (
-        make_step.file(found.file, None, phase, order, reload=True),
+        make_step.file(setting.file, None, phase, order, reload=True),
         make_step.folder(folder, phase, order + 1),
         make_step.folder(PERSISTENT_CONTROL, phase, order + 2),
     )
@@ -144,13 +143,13 @@ def removal(
 def kept_by_others(
     ours: t.Optional[str], settings: t.Iterable[Setting], wanted: t.Callable[[list[Setting]], bool]
 ) -> bool:
-    """Whether files of others set a property as ``wanted`` at the next boot, where our drop-in (its text) is not there."""
+    """Whether other files set a property as ``wanted`` at the next boot, while Corral's drop-in (text ``ours``) does not exist."""
     others = outside_run(settings)
     return ours is None and bool(others) and wanted(others)
 
 
 def last_value(settings: t.Sequence[Setting]) -> str:
-    """The value of a property after these assignments, where the last one wins."""
+    """The value of a property for which the last assignment counts."""
     return settings[-1].value
 
 
@@ -167,17 +166,16 @@ def later_change(
     differs_now: bool = False,
     way_out: str = "",
 ) -> t.Optional[Change]:
-    """A file of others that sorts after our drop-in, or the one we would write, and changes the property at the next reload.
+    """The item for another file that sorts after Corral's drop-in and changes the property at the next reload.
 
-    ``values`` are the drop-in's assignments (none: the one wanted), ``meaning`` what several assignments come to. What
-    set-property left is removed, by the live item where the property ``differs_now``; any other file is its author's, and
-    is named.
+    ``values`` are the drop-in's assignments (default: ``wanted``), ``meaning`` the value that several assignments result in. A file of
+    set-property is removed; if the property ``differs_now``, the live item removes it. Any other file is only named.
     """
     ours = ours or dropin(unit, manager)
-    found = with_dropin(settings, ours, values or (wanted,))
-    result = meaning(found)
-    last = max((index for index, item in enumerate(found) if item.file == ours), default=None)
-    later = found[last + 1 :] if last is not None else []
+    in_order = with_dropin(settings, ours, values or (wanted,))
+    result = meaning(in_order)
+    last = max((index for index, item in enumerate(in_order) if item.file == ours), default=None)
+    later = in_order[last + 1 :] if last is not None else []
     if not later or result == wanted:
         return None
     culprit = later[-1].file

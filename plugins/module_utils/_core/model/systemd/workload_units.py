@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The units around a workload, as text: its slice, its own unit's place in that, and the unit that holds its grant."""
+"""The units of a workload, as text: its slice, the drop-in of its unit, and the unit that holds its grant."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .unit_file import HEADER, unit_text
 from .unit_property import ETC
 
 NAME = "workloads"
-# Another file than the workload's own drop-in: that of an instance would take the place of its template's.
+# The name of a drop-in besides the workload's own: an instance's file of the same name would replace its template's.
 EARLIER_NAME = "earlier-name"
 GRANT_UNIT = f"{ETC}/corral-grant@.service"
-GRANT_UNITS = "corral-grant@*.service"  # all that systemd has loaded
+GRANT_UNITS = "corral-grant@*.service"  # a pattern for all that systemd has loaded
 REGRANT_UNIT = f"{ETC}/corral-regrant@.service"
 REGRANT_UNITS = "corral-regrant@*.service"
-# There while a workload has the grant without which its unit does not start; in /run, as systemd looks for it.
+# The file exists while a workload has a grant; systemd does not start the unit without it.
 GRANTED = "/run/corral/granted-"
 LONGEST_NAME = 255  # of a unit (UNIT_NAME_MAX) and of a file
 
@@ -36,25 +36,25 @@ def grant_unit(workload: str) -> str:
 
 
 def regrant_unit(workload: str) -> str:
-    """The unit that runs before each start for which there is no grant although the one that holds it is active."""
+    """The unit that asks for a grant before a start where the unit that holds grants is active without a grant."""
     return f"corral-regrant@{slice_name(workload)}.service"
 
 
 def granted_file(workload: str) -> str:
-    """The file that is there while a workload has a grant for its unit."""
+    """The file that exists while a workload has a grant for its unit."""
     return f"{GRANTED}{slice_name(workload)}"
 
 
 def unit_file(workload: str) -> str:
-    """The file, named after the unit, that is there once an instance of a template was granted something; it stays.
+    """The file, named after the unit, that exists since the first grant of an instance of a template.
 
-    systemd ignores an assertion about a name that is longer than a file's can be. This one never is.
+    systemd ignores an assertion about a name that is too long for a file. This name never is.
     """
     return f"{GRANTED}{workload.partition(':')[2]}"
 
 
 def name_problem(workload: str) -> str:
-    """Why the instance of a template that is this workload cannot have a slice and a holder; "" where it can."""
+    """Why this instance of a template cannot have a slice and a unit that holds its grant; "" where it can."""
     if workload.count("@") > 1:
         return "has a second @ in its name, and no slice can have that: write \\x40, as systemd-escape(1) does"
     over = len(regrant_unit(workload)) - LONGEST_NAME
@@ -63,18 +63,18 @@ def name_problem(workload: str) -> str:
 
 def slice_text(need: ResourceRequirements, unit: str, limits: t.Mapping[str, str]) -> str:
     """The drop-in of a workload's slice."""
-    lines = [f"{name}={value}" for name, value in limits.items()]
-    # A list adds up over drop-ins, so it begins with an empty assignment.
-    lines = [
-        line for one in lines for line in (["AllowedMemoryNodes=", one] if one.startswith("AllowedMemory") else [one])
-    ]
+    lines = []
+    for name, value in limits.items():
+        # A list adds up over drop-ins, so it begins with an empty assignment.
+        lines += ["AllowedMemoryNodes="] if name == "AllowedMemoryNodes" else []
+        lines.append(f"{name}={value}")
     return unit_text(("Unit", [f"Description={described(unit)} ({need.qos})"]), ("Slice", lines))
 
 
 def earlier_name_text(workload: str) -> str:
-    """The drop-in of a running unit whose workload has another name since its start, and its grant from the earlier one.
+    """The drop-in of a running unit whose workload was renamed since its start and has its grant under the earlier name.
 
-    The unit that holds that grant has StopWhenUnneeded=: systemd stops it at the next daemon-reload where no unit needs it. The next
+    The unit that holds that grant has StopWhenUnneeded=: systemd would stop it at the next daemon-reload. Wants=, not Requires=: the next
     start of the workload must not depend on it.
     """
     return unit_text(("Unit", [f"Wants={grant_unit(workload)}"]))
@@ -88,20 +88,20 @@ def unit_dropin(
     exclusive: bool,
     devices: t.Sequence[str] = (),
 ) -> str:
-    """The drop-in of a workload's unit. What is admitted before each start does not start when it is refused.
+    """The drop-in of a workload's unit. With ``hold: running`` the unit does not start unless its grant is admitted.
 
-    ``devices`` are the lines of a unit that is granted some (device_delivery.unit_lines).
+    ``devices`` are the lines for granted devices (device_delivery.unit_lines).
     """
-    # A workload that keeps its CPUs over a boot has them again once the pools exist.
+    # A workload that keeps its CPUs over a boot gets them once the pools exist.
     sections = [("Unit", [f"After={BOOT}"])]
     name = need.workload.name
     holder, again, granted = grant_unit(name), regrant_unit(name), granted_file(name)
     if need.workload.is_template:
-        # Each instance has a slice of its own, named after it (systemd.unit(5), specifiers).
+        # Each instance has a slice that is named after it (systemd.unit(5), specifiers).
         holder, again, slice_unit = (re.sub(r"(\.[a-z]+)$", r"%i\1", unit) for unit in (holder, again, slice_unit))
         granted += "%i"
     if need.workload.hold == RUNNING:
-        # systemd looks for the file at the very start: whatever ended the grant before, nothing runs without one.
+        # systemd looks for the file at each start: without a grant the unit does not run, whatever ended the grant.
         units = [line for unit in (holder, again) for line in (f"Requires={unit}", f"After={unit}")]
         files = [granted, f"{GRANTED}%N"] if need.workload.is_template else [granted]
         sections = [("Unit", [*units, *(f"AssertPathExists={file}" for file in files)])]
@@ -117,19 +117,19 @@ def unit_dropin(
 def grant_unit_text() -> str:
     """The template of the units that hold grants.
 
-    It runs on the reserved CPUs while the workload is still dead, stays active while the workload needs it, restarts of
-    the workload included, and gives the grant back after its stop. A refusal is no failure of the workload itself, so
-    Restart= does not try again and again.
+    Such a unit asks for the grant before the workload starts, on the reserved CPUs. It stays active while the workload needs it, through
+    restarts, and releases the grant after the workload's stop. A refusal does not fail the workload's unit, so that Restart= does not try
+    again and again.
     """
-    # What containers are given stands in a CDI spec.
+    # In /run also for the CDI specs of containers.
     return HEADER + GRANT_TEXT.format(corral=LAUNCHER) + confined(f"/etc/systemd {STATE_PATHS}")
 
 
 def regrant_unit_text() -> str:
-    """The template of the units that grant what a start lacks although the unit that holds the grant is active.
+    """The template of the units that ask for a grant where the unit that holds it is active without one.
 
-    That one runs once for all the starts while it is active; its grant may have ended by a release, or by a profile that reserves the
-    CPUs. Where there is a grant, systemd starts no process.
+    The unit that holds the grant asks only once while it is active, and the grant may have ended by a release, or by a profile that
+    reserves the CPUs. If there is a grant, systemd starts no process.
     """
     return HEADER + REGRANT_TEXT.format(corral=LAUNCHER, granted=GRANTED) + confined(f"/etc/systemd {STATE_PATHS}")
 

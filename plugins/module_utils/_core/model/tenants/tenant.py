@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """Tenants: groups of workloads with limits for each of them, and a quota for all of them together.
 
-The words are Kubernetes': a ``LimitRange`` limits single workloads, a ``Quota`` (ResourceQuota) their sum.
+As in Kubernetes a ``LimitRange`` limits single workloads, and a ``Quota`` (ResourceQuota) their sum.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ SCOPES = (BEST_EFFORT, NOT_BEST_EFFORT, TERMINATING, NOT_TERMINATING, PRIORITY_C
 IN, NOT_IN, EXISTS, DOES_NOT_EXIST = "In", "NotIn", "Exists", "DoesNotExist"
 OPERATORS = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST)
 
-# The lists of patterns of a tenant's members, and what each is compared with: a kind of match of workloads.
-# These are compared with the settings of a workload's unit.
+# The lists of a tenant's members whose patterns are compared with settings of a workload's unit; the others have a kind of match each.
 BY_SETTING = {"slices": "Slice", "users": "User"}
 
 # Why a tenant forbids its containers to share a PID namespace: pid_namespaces(7), ptrace(2).
@@ -35,12 +34,12 @@ FORBIDDEN = (
     "memory, and in the host's PID namespace those of the whole node"
 )
 
-# What the limits of a tenant gave a workload: container ("" without), section, resource, amount.
+# The defaults that a workload has from its tenant: container ("": no containers), section, resource, amount.
 Defaults = tuple[tuple[str, str, str, int], ...]
 
 
 class Members(NamedTuple):
-    """The patterns of a tenant's workloads; one that fits is enough."""
+    """The patterns of a tenant's workloads; a workload that one pattern matches belongs to the tenant."""
 
     units: tuple[str, ...] = ()
     containers: tuple[str, ...] = ()
@@ -51,7 +50,7 @@ class Members(NamedTuple):
 
 
 class LimitRange(NamedTuple):
-    """What each container, or each workload as a whole (``kind`` pod), may have. The ratio is in thousandths."""
+    """The limits of each container, or of each workload as a whole (``kind`` pod). The ratio is in thousandths."""
 
     kind: str
     min: Amounts = ()
@@ -78,7 +77,7 @@ class Quota(NamedTuple):
 
 
 class Tenant(NamedTuple):
-    """A group of workloads; ``share_process_namespace`` False forbids their containers to share one."""
+    """A group of workloads; ``share_process_namespace`` False forbids that their containers share a PID namespace."""
 
     name: str
     members: Members
@@ -88,11 +87,11 @@ class Tenant(NamedTuple):
 
     def limit_range(self, kind: str) -> LimitRange:
         """The limits of containers, or of workloads as a whole."""
-        return next((one for one in self.limits if one.kind == kind), LimitRange(kind))
+        return next((limits for limits in self.limits if limits.kind == kind), LimitRange(kind))
 
 
 class Member(NamedTuple):
-    """What a tenant's quota knows of a workload, beside its requests and limits; ``terminating``: its time is limited."""
+    """What a tenant's quota knows of a workload besides its requests and limits; ``terminating``: its run time is limited."""
 
     tenant: str
     qos: str = BEST_EFFORT
@@ -107,36 +106,36 @@ def named(tenants: t.Iterable[Tenant], name: str) -> t.Optional[Tenant]:
 
 
 def declared_tenant(tenants: t.Iterable[Tenant], match: str, pattern: str) -> t.Optional[str]:
-    """The tenant to which a workload belongs by its own match; None where none of them says so."""
+    """The tenant to which a workload belongs by its match; None where it belongs to none."""
     kind = MATCH_KINDS[match]
     key = kind.members
     if kind.is_unit and not pattern.endswith(".service"):
         return None
-    found = (one.name for one in tenants if any(covers(key, own, pattern) for own in getattr(one.members, key)))
-    return next(found, None)
+    names = (one.name for one in tenants if any(covers(key, own, pattern) for own in getattr(one.members, key)))
+    return next(names, None)
 
 
 def tenants_of_unit(tenants: t.Iterable[Tenant], slice_name: str, user: str) -> list[str]:
-    """The tenants to which a unit with these settings belongs; "" is a setting that it does not have."""
+    """The tenants to which a unit with these settings belongs; "" for a setting that the unit does not have."""
     return [
-        one.name
-        for one in tenants
-        if any(within(slice_name, own) for own in one.members.slices) or (user and user in one.members.users)
+        tenant.name
+        for tenant in tenants
+        if any(within(slice_name, own) for own in tenant.members.slices) or (user and user in tenant.members.users)
     ]
 
 
 def within(slice_name: str, outer: str) -> bool:
-    """Whether a slice is this one or lies in it: dashes nest slices (systemd.slice(5))."""
+    """Whether a slice is ``outer`` or within it: dashes nest slices (systemd.slice(5))."""
     return slice_name == outer or slice_name.startswith(f"{outer[: -len('.slice')]}-")
 
 
 def covers(key: str, own: str, pattern: str) -> bool:
-    """Whether everything that ``pattern`` matches is matched by a tenant's pattern as well."""
+    """Whether a tenant's pattern ``own`` matches everything that ``pattern`` matches."""
     if key == "labels":
         return pattern == own or pattern.startswith(f"{own}=")
-    if not is_glob(own):  # As most of them: a node may have hundreds, each compared with each.
+    if not is_glob(own):  # the quick way for most patterns: a node may have hundreds, each compared with each
         return own == pattern
-    # A ? stands for one character, and a * in the pattern for any number of them.
+    # ? in ``own`` matches one character, but not the * of ``pattern``, which stands for any number of characters.
     parts = {"*": ".*", "?": "[^*]"}
     return re.fullmatch("".join(parts.get(char) or re.escape(char) for char in own), pattern) is not None
 
@@ -178,13 +177,13 @@ def globs_meet(first: str, second: str) -> bool:
 
 
 def reached(places: set[int], pattern: str) -> set[int]:
-    """These places of a pattern, and those that follow by a ``*`` that matches nothing."""
-    found = set(places)
+    """These places of a pattern, and those behind each ``*`` that follows them and may match nothing."""
+    follow = set(places)
     for at in sorted(places):
         while at < len(pattern) and pattern[at] == "*":
             at += 1
-            found.add(at)
-    return found
+            follow.add(at)
+    return follow
 
 
 def is_glob(pattern: str) -> bool:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Admission by tenants: limits of the workload first, then the quotas, on what is granted so far."""
+"""Admission by tenants: first the limits of the workload, then the quotas, with what is granted so far."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class QuotaUsage(NamedTuple):
 
 
 def check(budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Grant]) -> None:
-    """Raise Refused where the tenant of a workload refuses it. What was granted ``before`` stays, whatever the tenant says now.
+    """Raises Refused where the tenant of a workload refuses it. What was granted ``before`` stays, whatever the tenant declares now.
 
     ``budget`` has the grants of all other workloads.
     """
@@ -64,23 +64,23 @@ def check(budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Gra
 
 
 def is_raised(grant: Grant, need: ResourceRequirements, tenant: t.Optional[Tenant]) -> bool:
-    """Whether a workload that has a grant asks its tenant for more than that: a limit that is gone is more as well, and so is what a
-    quota with scopes did not count before, as of a workload that gets another priority.
+    """Whether a workload asks its tenant for more than it was granted.
 
-    One that was granted in another tenant, or in none, comes with what it had, and asks for the rest as well.
+    To drop a limit is more as well, and so is to be counted by a further quota, as with another priority. A workload from another tenant,
+    or from none, brings what it had.
     """
     if not need.tenant or (need.barred and grant.tenant != need.tenant):
-        return False  # It keeps what it has while two tenants claim it: what more it requests is refused when it is admitted.
+        return False  # While two tenants claim it, it keeps what it has; the admission refuses what it requests beyond that.
     more = grows(dict(grant.requests), need.requests) or grows(dict(grant.limits), need.limits) or lacks(grant, need)
     return more or (tenant is not None and is_counted_anew(grant, need, tenant))
 
 
 def is_counted_anew(grant: Grant, need: ResourceRequirements, tenant: Tenant) -> bool:
-    """Whether a quota counts a workload that it did not count when it was granted; one of another tenant brings what it had."""
+    """Whether a quota counts a workload now and did not when it was granted. Not for a workload from another tenant."""
     before, now = grant.member, need.member
     if before is None or now is None or before.tenant != now.tenant:
         return False
-    return any(tenant_quota.counts(one, now) and not tenant_quota.counts(one, before) for one in tenant.quotas)
+    return any(tenant_quota.counts(quota, now) and not tenant_quota.counts(quota, before) for quota in tenant.quotas)
 
 
 def grows(before: t.Mapping[str, int], now: Amounts) -> bool:
@@ -94,15 +94,17 @@ def lacks(before: Grant, need: ResourceRequirements) -> bool:
 
 
 def check_named(tenant: Tenant, need: ResourceRequirements, member: Member) -> None:
-    """Raise Refused where a workload does not name what a quota counts."""
+    """Raises Refused where a workload does not declare a resource that a quota counts."""
     for resource, quota in tenant_quota.to_be_named(tenant, member):
         section, dummy, base = resource.partition(".")
         lacking = [
-            one.name
-            for one in tenant_limits.members_of(need.workload)
-            if not dict(one.requests if section == tenant_limits.REQUESTS else one.limits).get(base)
+            member_container.name
+            for member_container in tenant_limits.members_of(need.workload)
+            if not dict(
+                member_container.requests if section == tenant_limits.REQUESTS else member_container.limits
+            ).get(base)
         ]
-        # The profile's own default of tasks is the workload's as a whole.
+        # The profile's default limit of tasks is for the workload as a whole.
         if not lacking or (base == "pids" and dict(need.limits).get(base)):
             continue
         who = f"container {lacking[0]}" if lacking[0] else "the workload"
@@ -115,12 +117,9 @@ def check_named(tenant: Tenant, need: ResourceRequirements, member: Member) -> N
 
 
 def charge(grant: Grant, member: Member) -> Charge:
-    """A grant as quotas count it.
-
-    A run that asks for fewer devices by now has them all until it stops.
-    """
+    """A grant as quotas count it. A run keeps all its devices until it stops, also if fewer are declared now."""
     requests = dict(grant.requests)
-    held = [resource for resource, dummy in {(one.resource, one.id) for one in grant.devices}]
+    held = [resource for resource, dummy in {(device.resource, device.id) for device in grant.devices}]
     for resource in held:
         requests[resource] = max(requests.get(resource, 0), held.count(resource))
     return Charge(grant.workload, member, tuple(sorted(requests.items())), grant.limits)
@@ -128,16 +127,16 @@ def charge(grant: Grant, member: Member) -> Charge:
 
 def charges(grants: t.Iterable[Grant], tenant: str) -> list[Charge]:
     """The grants of a tenant, as quotas count them."""
-    return [charge(one, one.member) for one in grants if one.member is not None and one.member.tenant == tenant]
+    return [charge(grant, grant.member) for grant in grants if grant.member and grant.member.tenant == tenant]
 
 
 def usages(tenants: t.Iterable[Tenant], grants: t.Sequence[Grant]) -> list[QuotaUsage]:
     """The usage of each quota of each tenant."""
     return [
-        QuotaUsage(tenant.name, quota.name, one)
+        QuotaUsage(tenant.name, quota.name, usage)
         for tenant in tenants
         for quota in tenant.quotas
-        for one in tenant_quota.usage(quota, charges(grants, tenant.name))
+        for usage in tenant_quota.usage(quota, charges(grants, tenant.name))
     ]
 
 

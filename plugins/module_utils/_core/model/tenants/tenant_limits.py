@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Limits of single workloads of a tenant (Kubernetes' LimitRange): what it gives by default, and what it refuses."""
+"""Limits of single workloads of a tenant (Kubernetes' LimitRange): the defaults that they set, and what they refuse."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REQUESTS, LIMITS = "requests", "limits"
 
 
 class Violation(NamedTuple):
-    """Why limits refuse a workload: the key of the workload, its value (None where it has none), and the message."""
+    """Why limits refuse a workload: the workload's key, its value (None: not declared), and the message."""
 
     key: str
     value: t.Optional[str]
@@ -29,8 +29,8 @@ class Violation(NamedTuple):
 def effective(limits: LimitRange) -> LimitRange:
     """The limits of containers with what follows from them (Kubernetes 1.36, SetDefaults_LimitRangeItem).
 
-    A missing default limit is the maximum; a missing default request is the default limit, else the minimum. Tasks are
-    limited only.
+    A missing default limit is the maximum; a missing default request is the default limit, else the minimum. Tasks have limits, but no
+    requests.
     """
     default = {**dict(limits.max), **dict(limits.default)}
     request = {**dict(limits.min), **default, **dict(limits.default_request)}
@@ -39,65 +39,65 @@ def effective(limits: LimitRange) -> LimitRange:
 
 
 def members_of(workload: Workload) -> tuple[Container, ...]:
-    """The containers of a pod; a workload without any is the only one itself."""
+    """The containers of a pod; a workload without containers counts as one."""
     return workload.containers or (Container("", APP, workload.requests, workload.limits),)
 
 
 def defaults_for(workload: Workload, tenant: Tenant) -> Defaults:
-    """What the tenant's limits give a workload that does not say it itself.
+    """The tenant's defaults for what a workload does not declare.
 
-    A request that is missing beside a limit of its own equals that limit, and is there already.
+    A request that is not declared beside a declared limit equals that limit; it is set already.
     """
     limits = effective(tenant.limit_range(CONTAINER))
-    found = []
-    for one in members_of(workload):
+    defaults = []
+    for container in members_of(workload):
         for section, own, given in (
-            (REQUESTS, one.requests, limits.default_request),
-            (LIMITS, one.limits, limits.default),
+            (REQUESTS, container.requests, limits.default_request),
+            (LIMITS, container.limits, limits.default),
         ):
             there = dict(own)
-            found += [(one.name, section, name, amount) for name, amount in given if name not in there]
-    return tuple(found)
+            defaults += [(container.name, section, name, amount) for name, amount in given if name not in there]
+    return tuple(defaults)
 
 
 def with_defaults(workload: Workload, defaults: Defaults) -> Workload:
-    """The workload with defaults where it says nothing itself."""
+    """The workload with defaults for what it does not declare."""
     if not defaults:
         return workload
     filled = tuple(
-        one._replace(requests=merged(one, REQUESTS, defaults), limits=merged(one, LIMITS, defaults))
-        for one in members_of(workload)
+        container._replace(requests=merged(container, REQUESTS, defaults), limits=merged(container, LIMITS, defaults))
+        for container in members_of(workload)
     )
     if workload.containers:
         return workload._replace(containers=filled)
     return workload._replace(requests=filled[0].requests, limits=filled[0].limits)
 
 
-def merged(one: Container, section: str, defaults: Defaults) -> tuple[tuple[str, int], ...]:
+def merged(container: Container, section: str, defaults: Defaults) -> tuple[tuple[str, int], ...]:
     """A section of a container with its defaults."""
-    given = {name: amount for who, where, name, amount in defaults if (who, where) == (one.name, section)}
-    given.update(one.requests if section == REQUESTS else one.limits)
+    given = {name: amount for who, where, name, amount in defaults if (who, where) == (container.name, section)}
+    given.update(container.requests if section == REQUESTS else container.limits)
     return tuple(sorted(given.items()))
 
 
 def violations(workload: Workload, tenant: Tenant) -> list[Violation]:
-    """Why the tenant's limits refuse a workload, its defaults included; none: they do not."""
-    found: list[Violation] = []
-    for index, one in enumerate(members_of(workload)):
+    """Why the tenant's limits refuse a workload with its defaults; empty if they admit it."""
+    refusals: list[Violation] = []
+    for index, container in enumerate(members_of(workload)):
         at = f"containers[{index}]." if workload.containers else ""
-        what = f"container {one.name}" if workload.containers else "the workload"
-        requests, limits = dict(one.requests), dict(one.limits)
-        found += above_limit(at, f"tenant {tenant.name}: {what}", requests, limits)
-        found += of_range(at, f"tenant {tenant.name}: {what}", tenant.limit_range(CONTAINER), requests, limits)
+        what = f"container {container.name}" if workload.containers else "the workload"
+        requests, limits = dict(container.requests), dict(container.limits)
+        refusals += above_limit(at, f"tenant {tenant.name}: {what}", requests, limits)
+        refusals += of_range(at, f"tenant {tenant.name}: {what}", tenant.limit_range(CONTAINER), requests, limits)
     sums = [
-        amounts_of([(one.role, dict(getattr(one, section))) for one in members_of(workload)])
+        amounts_of([(member.role, dict(getattr(member, section))) for member in members_of(workload)])
         for section in (REQUESTS, LIMITS)
     ]
-    return [*found, *of_range("", f"tenant {tenant.name}: the workload as a whole", tenant.limit_range(POD), *sums)]
+    return [*refusals, *of_range("", f"tenant {tenant.name}: the workload as a whole", tenant.limit_range(POD), *sums)]
 
 
 def above_limit(at: str, who: str, requests: t.Mapping[str, int], limits: t.Mapping[str, int]) -> t.Iterator[Violation]:
-    """Requests above the limit, such as a default limit that is below the workload's own request."""
+    """Requests above the limit, such as a declared request above a default limit."""
     for resource, request in requests.items():
         limit = limits.get(resource)
         if limit is not None and request > limit:
@@ -109,9 +109,9 @@ def above_limit(at: str, who: str, requests: t.Mapping[str, int], limits: t.Mapp
 def of_range(
     at: str, who: str, limits: LimitRange, requests: t.Mapping[str, int], own: t.Mapping[str, int]
 ) -> t.Iterator[Violation]:
-    """What one LimitRange refuses (Kubernetes 1.36, limitranger: minConstraint, maxConstraint, limitRequestRatioConstraint)."""
+    """What a LimitRange refuses (Kubernetes 1.36, limitranger: minConstraint, maxConstraint, limitRequestRatioConstraint)."""
     where = f"limits of type {limits.kind}"
-    # Limits are not below requests: above_limit() and, of a sum, each container see to that.
+    # above_limit() has checked for each container that no limit is below its request.
     for resource, least in limits.min:
         section, amount = (LIMITS, own.get(resource)) if resource == PIDS else (REQUESTS, requests.get(resource))
         if amount is None:
@@ -137,7 +137,7 @@ def of_range(
     for resource, ratio in limits.max_limit_request_ratio:
         request, limit = requests.get(resource, 0), own.get(resource, 0)
         allowed = amount_text(CPU, ratio)
-        if not limit:  # as there is none without a request
+        if not limit:  # without a request there is no limit either
             lacking = "requests" if not request else "limits"
             message = f"{who} names no {lacking}.{resource}, and a limit may be {allowed} times the request ({where}): write both"
             yield Violation(f"{at}{lacking}.{resource}", None, message)

@@ -3,10 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Quotas of tenants (Kubernetes' ResourceQuota): which workloads one counts, their usage, and what is too much.
+"""Quotas of tenants (Kubernetes' ResourceQuota): the workloads that a quota counts, their usage, and what exceeds it.
 
-A resource of a quota is ``requests.X``, ``limits.X`` (X as workloads name it, a name with a slash included) or
-``count/workloads``.
+A resource of a quota is ``requests.X``, ``limits.X`` (X is a workload's resource, also one with a slash) or ``count/workloads``.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from .tenant import (
     Tenant,
 )
 
-# What every workload has to name where a quota counts it. Kubernetes has this for CPU and memory; tasks are alike: a
-# workload without a limit of its own could take all that the quota leaves to others.
+# The resources that every workload must declare where a quota counts them. In Kubernetes these are CPU and memory. Tasks are the same
+# case: a workload without a limit could take all that the quota leaves to others.
 NAMED = ("requests.cpu", "limits.cpu", "requests.memory", "limits.memory", "limits.pids")
 
 
@@ -56,11 +55,11 @@ class Usage(NamedTuple):
 
 def counts(quota: Quota, member: Member) -> bool:
     """Whether a quota counts a workload: it meets all conditions."""
-    return all(selects(one, member) for one in quota.selectors)
+    return all(selects(selector, member) for selector in quota.selectors)
 
 
 def selects(selector: ScopeSelector, member: Member) -> bool:
-    """Whether a workload meets a condition. One without a priority meets NotIn, as in Kubernetes."""
+    """Whether a workload meets a condition. As in Kubernetes, a workload without a priority meets NotIn."""
     if selector.scope == PRIORITY_CLASS:
         if selector.operator == EXISTS:
             return bool(member.priority)
@@ -73,24 +72,24 @@ def selects(selector: ScopeSelector, member: Member) -> bool:
 
 
 def amounts(charge: Charge) -> dict[str, int]:
-    """What a workload uses, by the resources of quotas."""
-    found = {f"requests.{resource}": amount for resource, amount in charge.requests}
-    found.update((f"limits.{resource}", amount) for resource, amount in charge.limits)
-    return {**found, COUNT: 1}
+    """What a workload uses, by the quota's resource."""
+    used = {f"requests.{resource}": amount for resource, amount in charge.requests}
+    used.update((f"limits.{resource}", amount) for resource, amount in charge.limits)
+    return {**used, COUNT: 1}
 
 
 def usage(quota: Quota, charges: t.Iterable[Charge]) -> list[Usage]:
     """The usage of each resource of a quota."""
     counted = [(one.workload, amounts(one)) for one in charges if counts(quota, one.member)]
-    found = []
+    rows = []
     for resource, hard in quota.hard:
         parts = tuple((name, own[resource]) for name, own in counted if own.get(resource))
-        found.append(Usage(resource, sum(amount for dummy, amount in parts), hard, parts))
-    return found
+        rows.append(Usage(resource, sum(amount for dummy, amount in parts), hard, parts))
+    return rows
 
 
 class Excess(NamedTuple):
-    """A quota that a workload would exceed: what the others use of it, and what the workload asks for."""
+    """A quota that a workload would exceed: what others use, and what the workload asks for."""
 
     quota: str
     resource: str
@@ -101,37 +100,37 @@ class Excess(NamedTuple):
 
 
 def exceeded(tenant: Tenant, others: t.Sequence[Charge], asked: Charge, before: t.Optional[Charge]) -> list[Excess]:
-    """The quotas that a workload would exceed. What it had ``before`` it keeps, whatever the quota is now."""
+    """The quotas that a workload would exceed. It keeps what it had ``before``, whatever the quota is now."""
     wanted = amounts(asked)
-    found = []
+    excesses = []
     for quota in tenant.quotas:
         if not counts(quota, asked.member):
             continue
         had = amounts(before) if before is not None and counts(quota, before.member) else {}
-        for one in usage(quota, others):
-            more = wanted.get(one.resource, 0)
-            if more > had.get(one.resource, 0) and one.used + more > one.hard:
-                found.append(Excess(quota.name, one.resource, one.used, more, one.hard, one.parts))
-    return found
+        for row in usage(quota, others):
+            more = wanted.get(row.resource, 0)
+            if more > had.get(row.resource, 0) and row.used + more > row.hard:
+                excesses.append(Excess(quota.name, row.resource, row.used, more, row.hard, row.parts))
+    return excesses
 
 
 def to_be_named(tenant: Tenant, member: Member) -> list[tuple[str, str]]:
-    """What a workload has to name, and the quota that counts it: ``("limits.memory", "compute")``."""
-    found: dict[str, str] = {}
+    """The resources that a workload must declare, each with the quota that counts it: ``("limits.memory", "compute")``."""
+    quota_of: dict[str, str] = {}
     for quota in tenant.quotas:
         if counts(quota, member):
             for resource, dummy in quota.hard:
                 if resource in NAMED:
-                    found.setdefault(resource, quota.name)
-    return list(found.items())
+                    quota_of.setdefault(resource, quota.name)
+    return list(quota_of.items())
 
 
 def hard_limit(tenant: Tenant, resource: str) -> t.Optional[int]:
-    """The least of a resource that the quotas give which count every workload; None where none of them limits it."""
-    found = [
+    """The lowest limit of a resource in the quotas that count every workload; None where they do not limit it."""
+    limits = [
         dict(quota.hard)[resource] for quota in tenant.quotas if not quota.selectors and resource in dict(quota.hard)
     ]
-    return min(found) if found else None
+    return min(limits) if limits else None
 
 
 def amount_text(resource: str, amount: int) -> str:

@@ -22,24 +22,24 @@ RESOURCES = {"MemoryMax": MEMORY, "TasksMax": PIDS}
 
 
 def limits_in_force(tenant: Tenant, granted: t.Iterable[Grant]) -> dict[str, str]:
-    """The properties of a tenant's slice now: what its quota leaves to the workloads in it.
+    """The present properties of a tenant's slice: what its quota leaves to the workloads in the slice.
 
-    Those with CPUs of their own have slices elsewhere and count in the quota, so their limits are subtracted. A limit is
-    never below what is granted: a lower quota limits what comes, not what runs.
+    Workloads with exclusive CPUs are in other slices and count in the quota, so their limits are subtracted. A limit is never below what
+    is granted: a lower quota limits new workloads, not running ones.
     """
     own = [one for one in granted if one.tenant == tenant.name]
     shared, elsewhere = [one for one in own if not one.cpus], [one for one in own if one.cpus]
-    found = {}
+    limits = {}
     for name, resource in RESOURCES.items():
         left = remaining(tenant, resource, shared, elsewhere)
-        found[name] = unit_limits.UNLIMITED if left is None else str(max(left, LEAST[name]))
-    return {"CPUWeight": weight(cpu_share(tenant, granted)), **found}
+        limits[name] = unit_limits.UNLIMITED if left is None else str(max(left, LEAST[name]))
+    return {"CPUWeight": weight(cpu_share(tenant, granted)), **limits}
 
 
 def cpu_share(tenant: Tenant, granted: t.Iterable[Grant]) -> int:
-    """The thousandths of a CPU that a tenant's slice is worth: what its quota leaves, else the sum of the requests in it.
+    """The thousandths of a CPU for the weight of a tenant's slice: what its quota leaves, else the sum of the requests in the slice.
 
-    The latter as the kubelet's cgroup around pods.
+    The sum is as in the kubelet's cgroup of all pods.
     """
     own = [one for one in granted if one.tenant == tenant.name]
     shared, elsewhere = [one for one in own if not one.cpus], [one for one in own if one.cpus]
@@ -50,7 +50,7 @@ def cpu_share(tenant: Tenant, granted: t.Iterable[Grant]) -> int:
 def remaining(
     tenant: Tenant, resource: str, shared: t.Sequence[Grant], elsewhere: t.Iterable[Grant]
 ) -> t.Optional[int]:
-    """What the quota leaves of a limit to the workloads in the tenant's slice; None: there is no limit."""
+    """What the quota leaves of a resource to the workloads in the tenant's slice; None: no limit."""
     hard = hard_limit(tenant, f"limits.{resource}")
     granted = [dict(one.limits).get(resource) for one in shared]
     if hard is None or None in granted:
@@ -60,16 +60,16 @@ def remaining(
 
 
 def persistent_limits(tenant: Tenant) -> dict[str, str]:
-    """The properties of a tenant's slice that its drop-in has: those of the quota alone, which no admission changes."""
-    found = {}
+    """The properties in the drop-in of a tenant's slice: they follow from the quota alone, so no admission changes them."""
+    limits = {}
     cpu = hard_limit(tenant, f"limits.{CPU}")
     if cpu is not None:
-        found["CPUWeight"] = weight(cpu)
+        limits["CPUWeight"] = weight(cpu)
     for name, resource in RESOURCES.items():
         hard = hard_limit(tenant, f"limits.{resource}")
         if hard is not None:
-            found[name] = str(max(hard, LEAST[name]))
-    return found
+            limits[name] = str(max(hard, LEAST[name]))
+    return limits
 
 
 def weight(milli: int) -> str:

@@ -3,10 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The view of a machine that allocation works on: which core, cache, NUMA node and socket each online CPU is in.
+"""The view of a machine for the allocation: the core, cache, NUMA node and socket of each online CPU.
 
-Inside, a set of CPUs is an integer with one bit per CPU id, and each unit's set is made once with the view: what is
-free in a unit is one ``&``, and how much one count of bits.
+Internally a set of CPUs is an integer with one bit per CPU id: the free CPUs of a unit are one ``&``, and their number one count of bits.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ CORE, SOCKET, NUMA, UNCORE = range(4)
 
 
 class Unit(NamedTuple):
-    """A core, socket, node or cache: all its online CPUs as bits, and how many they are."""
+    """A core, socket, node or cache: its online CPUs as bits, and their number."""
 
     id: int
     mask: int
@@ -48,8 +47,8 @@ class Unit(NamedTuple):
 class CpuTopology:
     """The online CPUs, the units they are in, and how many units there are.
 
-    ``averages``: judge units by the counts, as the kubelet does; on uneven machines a pick may then take a sibling that
-    was not available, as the kubelet's does. For comparisons only: of() and counted() never set it.
+    ``averages``: judge units by the counts, as the kubelet does; on uneven machines a pick may then take an unavailable sibling, as in the
+    kubelet. Only for comparisons with the kubelet: of() and counted() never set it.
     """
 
     def __init__(
@@ -81,14 +80,14 @@ class CpuTopology:
 
     def parts(self, level: int, above: int) -> dict[int, tuple[Unit, ...]]:
         """The units of ``level`` with a CPU in each unit of the level ``above``, by id."""
-        found = self._parts.get((level, above))
-        if found is None:
+        parts = self._parts.get((level, above))
+        if parts is None:
             pairs = sorted({(info[above], info[level]) for info in self.cpus.values()})
             lists: dict[int, list[Unit]] = {}
             for outer, inner in pairs:
                 lists.setdefault(outer, []).append(self.units[level][inner])
-            found = self._parts[level, above] = {unit: tuple(members) for unit, members in lists.items()}
-        return found
+            parts = self._parts[level, above] = {unit: tuple(members) for unit, members in lists.items()}
+        return parts
 
     @functools.cached_property
     def core_sizes(self) -> tuple[int, ...]:
@@ -101,7 +100,7 @@ class CpuTopology:
         return tuple(min((unit.size for unit in units.values()), default=0) for units in self.units)
 
     def above(self, level: int) -> int | None:
-        """The level by whose order the units of a level are listed."""
+        """The level by whose units the units of this level are sorted first; None for the outer level."""
         if level == self.outer:
             return None
         return {self.inner: self.outer, CORE: self.inner, UNCORE: NUMA}[level]
@@ -109,12 +108,10 @@ class CpuTopology:
     def mask(self, cpus: t.Iterable[int]) -> int:
         """These CPUs as bits, without those that the machine does not have."""
         bits = self._bits
-        return sum(
-            [bits[cpu] for cpu in frozenset(cpus) if cpu in bits]
-        )  # distinct powers of two: the sum is the union
+        return sum([bits[cpu] for cpu in frozenset(cpus) if cpu in bits])  # distinct bits: the sum is the union
 
     def mask_of(self, level: int, units: t.Iterable[int]) -> int:
-        """All CPUs of the units with these ids; an id that is not there has none."""
+        """All CPUs of the units with these ids; an unknown id has none."""
         known = self.units[level]
         return functools.reduce(lambda mask, unit: mask | known[unit].mask, set(units) & known.keys(), 0)
 
@@ -126,7 +123,7 @@ class CpuTopology:
 
 
 def of(topology: Topology) -> CpuTopology:
-    """The view of a discovered machine. Unknown socket ids are numbered; without NUMA all is node 0."""
+    """The view of a discovered machine. Unknown socket ids are numbered; without NUMA all CPUs are on node 0."""
     core_of = {cpu: min(core) for core in topology.cores for cpu in core}
     socket_of = {cpu: int(socket.lstrip("?")) for socket, members in topology.sockets.items() for cpu in members}
     numa_of = {cpu: node for node, members in topology.node_cpus().items() for cpu in members}

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""NUMA nodes and devices by the names a profile uses for them."""
+"""NUMA nodes and devices by the names that a profile uses."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ import typing as t
 from ..values import cpuset, suggest
 from .topology import Topology
 
-# So many names are listed in one message.
+# The most names in a message.
 NAMED = 8
 
 
 def node_near(name: str, topology: Topology, *, key: str = "numa") -> int:
-    """The NUMA node, with CPUs, of a network interface or of a PCI device given by its full address.
+    """The NUMA node with CPUs of a network interface, or of a PCI device by its full address.
 
-    ``key`` is the profile's key that takes a number instead, for the way out.
-
-    Raises ValueError with a message that ends with the way out. A device without a node (-1) is near the only node
-    where there is one: firmware of machines with a single node rarely says so (Documentation/ABI/testing/sysfs-bus-pci).
+    A device without a node (-1) is near the only node, if there is only one: firmware of such machines rarely reports the node
+    (Documentation/ABI/testing/sysfs-bus-pci). Raises ValueError with a message that says what to do; ``key`` is the profile's key that
+    takes a node's number.
     """
     address = name if ":" in name else _address(name, topology, key)
     device = topology.pci.get(address)
@@ -42,7 +41,7 @@ def node_near(name: str, topology: Topology, *, key: str = "numa") -> int:
 
 
 def no_such_node(node: int, topology: Topology) -> str:
-    """Why no CPUs can be taken from a node, and which nodes have some."""
+    """Why no CPUs can be taken from a node, and which nodes have CPUs."""
     if not nodes_with_cpus(topology):
         return "no NUMA node shows its CPUs: leave the node out"
     if node not in topology.numa:
@@ -77,7 +76,7 @@ def _numa_instead(topology: Topology, key: str) -> str:
 
 
 def nodes_with_cpus(topology: Topology) -> list[int]:
-    """The NUMA nodes that have CPUs online, in their order."""
+    """The NUMA nodes with online CPUs, in ascending order."""
     return [node for node, cpus in sorted(topology.node_cpus().items()) if cpus]
 
 

@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """The topology of a machine: CPUs and how they share cores, caches, sockets and memory; pages; devices.
 
-Ids are what the kernel says: sparse, sometimes unknown. Nodes may have no CPU or no memory. Groups hold online CPUs
-only and are ordered by their lowest CPU. Nothing here does I/O: host/discovery/sysfs.py fills it.
+Ids are the kernel's: sparse, sometimes unknown. Nodes may have no CPU or no memory. Groups have online CPUs only and are ordered by their
+lowest CPU. host/discovery/sysfs.py reads a topology from a machine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..values.records import NamedTuple
 
 Groups = tuple[CpuSet, ...]
 
-# Shared defaults: a topology is a value, nothing writes into one.
+# Shared defaults: a topology is a value that nothing writes to.
 _NO_SOCKETS: dict[str, CpuSet] = {}
 _NO_NODES: dict[int, NumaNode] = {}
 _NO_DEVICES: dict[str, PciDevice] = {}
@@ -51,7 +51,7 @@ class PciDevice(NamedTuple):
 
 
 class Topology(NamedTuple):
-    """One machine. ``None`` means that the kernel does not report it; an empty value means that there are none.
+    """A machine. None: the kernel does not report the value. An empty value: the machine has none.
 
     ``sockets`` maps physical_package_id to CPUs; where the ids are unknown the keys are ``?0``, ``?1``… in order of
     the lowest CPU and ``socket_ids_known`` is False. ``distances`` has its rows and columns in the order of
@@ -81,14 +81,14 @@ class Topology(NamedTuple):
     notes: tuple[str, ...] = ()
 
     def siblings_of(self, cpus: t.Iterable[int]) -> CpuSet:
-        """The set closed over SMT siblings: every online CPU of every core that ``cpus`` touches, and ``cpus``."""
+        """``cpus`` with all online CPUs of every core that has one of them."""
         wanted = frozenset(cpus)
         return wanted.union(*(core for core in self.cores if not wanted.isdisjoint(core)))
 
     def node_cpus(self) -> dict[int, CpuSet]:
-        """The online CPUs of each node, so that every online CPU is in exactly one.
+        """The online CPUs of each node; every online CPU is on exactly one.
 
-        A machine without NUMA is the pseudo node 0; a CPU that no node claims counts to the lowest node with CPUs.
+        A machine without NUMA has the node 0; a CPU that no node claims is put on the lowest node with CPUs.
         """
         nodes = {node.id: node.cpus for node in self.numa.values()}
         orphans = self.online.difference(*nodes.values())
@@ -100,7 +100,7 @@ class Topology(NamedTuple):
 
 
 def ordered(groups: t.Iterable[CpuSet]) -> Groups:
-    """The distinct, non-empty groups, each once, by their lowest CPU (the whole list decides between equals)."""
+    """The distinct, non-empty groups, sorted by their CPUs."""
     return tuple(sorted({group for group in groups if group}, key=sorted))
 
 

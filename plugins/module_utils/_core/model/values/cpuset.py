@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """CPU lists as the kernel writes them and the kubelet reads them: ``0-3,8`` (cpuset(7), "List format").
 
-A set of CPUs is a plain ``frozenset`` of logical CPU ids everywhere in Corral. What is accepted is exactly what
-k8s.io/utils/cpuset accepts (kubelet 1.36): no blanks, no strides (``0-15/2``), no open ranges.
+A set of CPUs is a ``frozenset`` of logical CPU ids everywhere in Corral. parse() accepts exactly what k8s.io/utils/cpuset accepts (kubelet
+1.36): no blanks, no strides (``0-15/2``), no open ranges.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ CpuSet = frozenset[int]
 
 EMPTY: CpuSet = frozenset()
 
-# Go parses into an int; the kubelet has no other bound. Ours is far above any machine (NR_CPUS_RANGE_END is 8192 on
-# x86-64 in Linux 6.12), and low enough that a mistyped range costs no memory.
+# Go parses into an int; the kubelet has no other bound. MAX_WIDTH is far above any machine (NR_CPUS_RANGE_END is 8192 on x86-64 in Linux
+# 6.12), and low enough that a mistyped range costs no memory.
 MAX_INT64 = 2**63 - 1
 MAX_WIDTH = 2**20
 
@@ -29,7 +29,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 def parse(text: str) -> CpuSet:
     """The CPUs of a list such as ``0-3,8``; an empty text is the empty set.
 
-    Raises ValueError with a message that quotes the part which is wrong.
+    Raises ValueError with a message that quotes the wrong part.
     """
     if text == "":
         return EMPTY

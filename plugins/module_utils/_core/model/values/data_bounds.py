@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""How much a document in YAML or JSON may stand for: a few lines of aliases (*) can be as many values as no memory holds."""
+"""The largest document in YAML or JSON: a few lines of aliases (*) can stand for more values than fit into memory."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ MOST, DEEPEST = 100_000, 100  # values with all aliases written out, levels
 
 
 class OutOfBounds(ValueError):
-    """A document that has too many values, or too deep ones; the text says so and what to do."""
+    """A document with too many values or levels; the text says what to do."""
 
 
 def check_bounds(root: t.Any, parts: t.Callable[[t.Any], t.Iterable[t.Any]]) -> None:
-    """Raise OutOfBounds where the parts of ``root``, theirs and so on are too many. What is there twice is counted twice, but visited once."""
+    """Raises OutOfBounds where ``root`` has too many values or levels. A value with several aliases is counted for each of them."""
     counted: dict[int, tuple[int, int]] = {}  # by id: values and levels
 
-    def count(one: t.Any, depth: int) -> tuple[int, int]:
+    def count(value: t.Any, depth: int) -> tuple[int, int]:
         if depth > DEEPEST:
             raise OutOfBounds(f"is nested more than {DEEPEST} levels deep, or contains itself: write it flat")
-        known = counted.get(id(one))
+        known = counted.get(id(value))
         if known is None:
-            inner = [count(part, depth + 1) for part in parts(one)]
+            inner = [count(part, depth + 1) for part in parts(value)]
             known = (1 + sum(size for size, dummy in inner), 1 + max((levels for dummy, levels in inner), default=0))
-            counted[id(one)] = known
+            counted[id(value)] = known
         if known[0] > MOST:
             raise OutOfBounds(f"has more than {MOST} values with its aliases (*) written out: leave aliases out")
         if depth + known[1] > DEEPEST + 1:

@@ -12,18 +12,17 @@ import json
 from .printable_text import printable, printable_fields
 from .records import NamedTuple
 
-# A hostile or mistaken value may be megabytes long; an error stays one readable line.
+# A value may be megabytes long; an error is one readable line.
 VALUE_LIMIT = 120
-PROBLEMS_LIMIT = 100  # of one refusal: a pattern may match ten thousand units
+PROBLEMS_LIMIT = 100  # in one refusal: a pattern may match ten thousand units
 
 
 @printable_fields("path", "value", "message", "origin")
 class Problem(NamedTuple):
-    """One reason for a refusal.
+    """A reason for a refusal.
 
-    ``path`` is the profile's path (``memory.hugepages[0].count``), a file or "" for the whole input;
-    ``value`` is the value found there (None: nothing); ``message`` says what is wrong and ends with what to do;
-    ``origin`` is the layer of a composed profile that sets it (see compose.py).
+    ``path``: the profile's path (``memory.hugepages[0].count``), a file, or "" for the whole input. ``value``: the value there (None: no
+    value). ``message``: what is wrong, and what to do. ``origin``: the layer of a composed profile that sets the value (see compose.py).
     """
 
     path: str
@@ -41,10 +40,10 @@ class Problem(NamedTuple):
 
 
 class CorralError(Exception):
-    """A refusal: nothing was changed, ``problems`` (never empty, the first PROBLEMS_LIMIT) says why."""
+    """A refusal: nothing was changed, and ``problems`` say why (at least one, at most PROBLEMS_LIMIT)."""
 
     def __init__(self, *problems: Problem) -> None:
-        more = len(problems) - PROBLEMS_LIMIT - 1  # The schema's reader counts its own, and adds one as well.
+        more = len(problems) - PROBLEMS_LIMIT - 1  # The schema's reader may have added such a line already.
         if more > 0:
             said = f"there are {more + 1} problems more: correct these and check again"
             problems = (*problems[:PROBLEMS_LIMIT], Problem("", None, said))

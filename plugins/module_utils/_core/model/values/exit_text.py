@@ -3,17 +3,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Why a command of the user's did not succeed, in one printable line."""
+"""Why a user's command did not succeed, in one printable line."""
 
 from __future__ import annotations
 
 from .errors import shown
 
-LIMIT = 200  # characters of its name, and of what it printed
+LIMIT = 200  # characters of its name, and of its output
 
 
 def why_failed(program: str, code: int, output: str, why_not: str) -> str:
-    """Why it did not succeed, with the last line that it printed; "" where it did. ``why_not`` says why there is no exit code."""
+    """Why a command did not succeed, with the last line of its output; "" where it did. ``why_not``: why there is no exit code."""
     if why_not:
         return shown(why_not, limit=LIMIT)
     if not code:

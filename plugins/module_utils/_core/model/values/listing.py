@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Lists within sentences: a node may have ten thousand of what a sentence names."""
+"""Lists within sentences, cut short: a node may have ten thousand of a thing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LISTED = 16
 
 
 def listed(items: t.Sequence[str], most: int = LISTED) -> str:
-    """``a, b, c``; of more than so many the first ones, and how many more there are."""
+    """``a, b, c``; of more than ``most`` items the first, and the number of the others."""
     if len(items) <= most:
         return ", ".join(items)
     return f"{', '.join(items[:most])} and {len(items) - most} more"

@@ -11,7 +11,7 @@ import typing as t
 
 
 def number(text: str, base: int = 10) -> t.Optional[int]:
-    """A number as the kernel writes it; None for what is none."""
+    """A number as the kernel writes it; None for other text."""
     try:
         return int(text, base)
     except ValueError:
@@ -19,7 +19,7 @@ def number(text: str, base: int = 10) -> t.Optional[int]:
 
 
 def bytes_of(text: t.Optional[str]) -> t.Optional[int]:
-    """ "512M" as the kernel writes it (powers of 1024), in bytes; None for what is absent or odd."""
+    """The bytes of "512M" as the kernel writes it (powers of 1024); None for a missing value or other text."""
     if not text:
         return None
     number, unit = (text[:-1], text[-1].upper()) if text[-1].isalpha() else (text, "")

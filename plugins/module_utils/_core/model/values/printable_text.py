@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def printable(text: str) -> str:
-    """The text with each character that is not printable written as its escape, so that it stays on one line.
+    """The text with an escape for each character that is not printable, so that it stays on one line.
 
-    Line feeds, terminal escapes and the characters that reverse the direction of writing are not printable
-    (str.isprintable). The text is escaped where it comes in: what prints it later need not know where it is from.
+    Line feeds, terminal escapes and characters that reverse the direction of writing are not printable (str.isprintable). Text is escaped
+    where it comes in, so that code which prints it need not know its source.
     """
     if text.isprintable():
         return text
@@ -26,14 +26,14 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """The same for a text of several lines: line feeds and tabs stay, the output of a command has them."""
+    """As printable(), for a text of several lines: line feeds and tabs stay."""
     if text.isprintable():
         return text
     return "".join(char if char in "\n\t" else printable(char) for char in text)
 
 
 def printable_data(data: t.Any) -> t.Any:
-    """The same for each text in plain data (JSON may have any character as an escape)."""
+    """As printable(), for each text in plain data (JSON can contain any character as an escape)."""
     if isinstance(data, dict):
         return {printable(key): printable_data(value) for key, value in data.items()}
     if isinstance(data, list):
@@ -42,10 +42,10 @@ def printable_data(data: t.Any) -> t.Any:
 
 
 def printable_fields(*names: str, escape: t.Callable[[str], str] = printable) -> t.Callable[[Tuple], Tuple]:
-    """The decorator of a named tuple whose fields of these names hold printable text alone, whatever it is made of.
+    """A decorator for a named tuple: the text in these fields is made printable.
 
-    Values that are shown somewhere (a change, a problem, what a command said) are made in many places, of names that have to stay
-    as they are for reading and writing. They are escaped where they become such a value, which then is safe to print anywhere.
+    Values for display (a change, a problem, a command's output) are made in many places, from names that must stay unchanged for reads and
+    writes. The text is escaped when such a value is made, so that the value can be printed anywhere.
     """
 
     def decorated(made: Tuple) -> Tuple:

@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """Kubernetes quantities: ``500m``, ``1.5Gi``, ``2e3`` (resource.ParseQuantity of k8s.io/apimachinery 1.36).
 
-Two results of the Go code are not copied because they lose the number: values beyond int64 stay exact here (Go wraps
-Value() and MilliValue()), and a decimal above 999E keeps its suffix (Go prints ``1`` for ``1000E``).
+Two results of the Go code are not copied since they lose the number: values beyond int64 stay exact here (Go's Value() and MilliValue()
+overflow), and a decimal above 999E keeps its suffix (Go prints ``1`` for ``1000E``).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ BINARY_SI = "BinarySI"
 NANO = 10**9
 MAX_INT64 = 2**63 - 1
 
-# Bounds that keep a hostile text from costing time or memory; Go has neither.
+# Bounds of the time and memory that a text can cost; Go has none.
 MAX_LENGTH = 256
 MAX_EXPONENT = 512
 
-# Everything the Go scanner takes before it looks at the suffix: digits are optional on both sides of the point.
+# What the Go scanner takes before it looks at the suffix: digits are optional on both sides of the point.
 _SPLIT = re.compile(r"([+-]?)([0-9]*)(\.[0-9]*)?([eEinumkKMGTP]*[-+]?[0-9]*)", re.ASCII)
 _EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)", re.ASCII)
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -35,7 +35,7 @@ _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _BINARY_SUFFIX = ("", *_BINARY)
 _SUFFIXES = " ".join(filter(None, [*_DECIMAL, *_BINARY]))
 
-# Go's fast path holds this many decimal digits in an int64; only there does it keep the text as it was written.
+# Go's fast path takes this many decimal digits into an int64; only there the text stays as it was written.
 _FAST_DIGITS = 18
 
 
@@ -59,7 +59,7 @@ class Quantity(NamedTuple):
         return _round_away(self.nano, NANO // 1000)
 
     def is_whole(self) -> bool:
-        """Whether it is a whole number of units (what the kubelet asks of exclusive CPUs)."""
+        """Whether the amount is a whole number of units, as exclusive CPUs must be in the kubelet."""
         return self.nano % NANO == 0
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ class Quantity(NamedTuple):
 
 
 def parse(text: str | int | float) -> Quantity:
-    """The quantity that ``text`` writes; a number (from YAML or JSON) is taken as it prints.
+    """The quantity of a text such as ``1.5Gi``, or of a number from YAML or JSON.
 
     Raises ValueError with a message that quotes the text and says what to write.
     """
@@ -132,12 +132,12 @@ def _binary(number: _Number, exponent: int) -> Quantity:
             return Quantity(-nano if number.negative else nano, BINARY_SI, number.text)
         return _quantity(number, nano, BINARY_SI, BINARY_SI)
     if not number.has_digits:
-        # Go's slow path parses the text before the suffix once more, and wants a digit there.
+        # Go's slow path parses the text before the suffix again, and requires a digit there.
         raise ValueError(f"{number.text!r} has no number before its suffix; write one such as 1Pi")
     nano = _scaled(int(number.whole + number.fraction) << exponent, 9 - len(number.fraction))
     nano = min(nano, MAX_INT64 * NANO)
     form = DECIMAL_SI if 0 < nano < NANO else BINARY_SI
-    # Below 1024, and where a binary suffix would lose a fraction, the kubelet prints the decimal form.
+    # The kubelet prints the decimal form below 1024, and where a binary suffix would lose a fraction.
     return _quantity(number, nano, form, form)
 
 

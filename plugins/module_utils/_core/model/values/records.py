@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""``NamedTuple`` as typing has it, made in a third of the time.
+"""``NamedTuple`` as in typing, made in a third of the time.
 
-typing compiles the annotation of every field when a class is made, which took a quarter of the time to load the core.
-Nothing reads those at run time: type checkers see typing's own class here.
+typing compiles the annotation of every field when a class is made; that was a quarter of the core's load time. Nothing reads the
+annotations at run time; type checkers see typing's class.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ else:
     from collections import namedtuple
 
     class Maker(type):
-        """Makes a named tuple of what a class statement says: fields with their defaults, and methods."""
+        """Makes a named tuple from a class statement: fields with their defaults, and methods."""
 
         def __new__(cls, name, bases, members):
             if not bases:
@@ -37,4 +37,4 @@ else:
             return made
 
     class NamedTuple(metaclass=Maker):
-        """Its subclasses are named tuples, not subclasses."""
+        """A class statement with this base makes a named tuple, not a subclass."""

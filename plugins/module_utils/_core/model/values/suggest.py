@@ -3,27 +3,27 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The nearest known name: what a mistyped key was probably meant to be."""
+"""The known name that a mistyped key was probably meant to be."""
 
 from __future__ import annotations
 
 import typing as t
 
-# A hostile name may be megabytes long; no key of ours comes near this.
+# A name may be megabytes long; all keys of the profile are shorter than this.
 LONGEST = 60
-# Of difflib's ratio, 1.0 for the same name: cpu and pids are different words (0.29), hihg is high (0.75).
+# The least ratio of difflib (1.0 for the same name) that counts as near: cpu and pids have 0.29, hihg and high 0.75.
 ALIKE = 0.7
 
 
 def nearest(word: str, known: t.Iterable[str]) -> str | None:
-    """The one of ``known`` that ``word`` was probably meant to be, or None when nothing is near.
+    """The name of ``known`` that ``word`` was probably meant to be; None when no name is near.
 
     Case and the choice between ``_`` and ``-`` do not count: ``Min-Size`` is ``min_size``.
     """
     plain = _plain(word)
     if not plain or len(plain) > LONGEST:
         return None
-    import difflib  # only a mistake needs it
+    import difflib  # only a mistyped name needs it
 
     names = {_plain(name): name for name in sorted(known, reverse=True)}
     return next((names[near] for near in difflib.get_close_matches(plain, names, n=1, cutoff=ALIKE)), None)

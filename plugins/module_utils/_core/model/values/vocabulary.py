@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import typing as t
 
-# The result of comparing one item. "drift": reality differs, and the steps correct it. "unchangeable": reality differs,
-# and Corral cannot correct it. "unknown": it could not be read.
+# The result of a comparison. "drift": the node differs, and the steps correct it. "unchangeable": the node differs, and Corral cannot
+# correct it. "unknown": the value could not be read.
 Verdict = t.Literal["drift", "unchangeable", "unknown"]
 # When a change takes effect, and what it disturbs.
 When = t.Literal["now", "next start", "next boot"]
 Disruption = t.Literal["none", "service restart"]
 # What a step asks of systemd.
 Verb = t.Literal["start", "stop", "restart", "daemon-reload"]
-# What one step writes to: see model/plan/make_step.py; a row of undo.KINDS and of apply_step.PERFORM each. "folder" is one that is removed where it is empty.
+# What a step writes to: see model/plan/make_step.py. Each kind has a row in undo.KINDS and in apply_step.PERFORM. "folder": an empty folder
+# is removed.
 StepKind = t.Literal[
     "file", "link", "folder", "value", "pool", "partition", "cpuset", "property", "controller", "unit", "mount", "compile", "hook",
     "health", "driver",
 ]  # fmt: skip
-# What kind of run a plan is for. "rollout": what a run with a profile does, or a removal; "install": a rollout that installs the agent as
-# well. "admission": what the start or the end of a workload changes. "tick": what a tick finds, which reads and starts no process, may
-# write few places and has no network; "timer": a tick that a unit of systemd has triggered. "boot": the units are yet to be started.
+# The kind of run that a plan is for. "rollout": a run with a profile, or a removal. "install": a rollout that also installs the agent.
+# "admission": the start or the end of a workload. "tick": a check of the node that starts no process, may write few places and has no
+# network. "timer": a tick that a unit of systemd triggered. "boot": a run before the units are started.
 Run = t.Literal["rollout", "install", "admission", "tick", "timer", "boot"]
 # Whether the agent corrects drift or only reports it.
 Mode = t.Literal["enforce", "audit"]

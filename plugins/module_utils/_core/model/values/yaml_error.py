@@ -3,13 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What PyYAML found wrong with a text, as one line."""
+"""PyYAML's error about a text, as one line."""
 
 from __future__ import annotations
 
 
 def line(error: Exception) -> str:
-    """What is wrong with a text, its place first: PyYAML's own message shows the line in the middle of it."""
+    """What is wrong with a text, its place first. PyYAML's message has several lines, and the place in the middle."""
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
     if mark is None or problem is None:
         return f"is not YAML: {' '.join(str(error).split())}"

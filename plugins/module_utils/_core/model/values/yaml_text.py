@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Profiles as YAML that people read and edit, written without PyYAML; parts of it can be commented out."""
+"""Profiles as YAML for people, written without PyYAML; parts of a profile can be commented out."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .records import NamedTuple
 
 WIDTH = 100
 
-# What every YAML reads as the text that it looks like; anything else is quoted.
+# Text that every YAML parser reads as text; other text is quoted.
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*|[0-9]+[KMGTPE]i")
 _WORDS = ("true", "false", "yes", "no", "on", "off", "y", "n", "null")
 
 
 class Off(NamedTuple):
-    """A value that is written as a comment, after the reasons why (each a comment line)."""
+    """A value that is written as a comment, after the reasons for that (each a comment line)."""
 
     value: t.Any
     why: tuple[str, ...]
@@ -42,7 +42,7 @@ def mapping(data: t.Mapping[str, t.Any], indent: str = "") -> list[str]:
 
 
 def entry(key: str, value: t.Any, *, indent: str) -> list[str]:
-    """One key of a block mapping with its value."""
+    """The lines of a key of a block mapping with its value."""
     head = f"{indent}{scalar(key)}:"
     if isinstance(value, dict) and value and not is_flow(value):
         return [head, *mapping(value, f"{indent}  ")]
@@ -54,19 +54,19 @@ def entry(key: str, value: t.Any, *, indent: str) -> list[str]:
 
 
 def fits(item: t.Any, indent: str) -> bool:
-    """Whether an item of a list is short enough for one line; then all of the list are written so."""
+    """Whether an item of a list is short enough for one line. A list whose items are all short has a line for each."""
     plain = item.value if isinstance(item, Off) else item
     short = not isinstance(plain, dict) or not plain or is_flow(plain)
     return short and len(f"{indent}- {flow(plain)}") <= WIDTH
 
 
 def as_lines(indent: str) -> t.Callable[[t.Any], list[str]]:
-    """Items of a list, a line each."""
+    """A function that writes an item of a list on one line."""
     return lambda value: [f"{indent}- {flow(value)}"]
 
 
 def as_block(indent: str) -> t.Callable[[t.Any], list[str]]:
-    """Items of a list, mappings with a line for each key."""
+    """A function that writes an item of a list, a mapping with a line for each key."""
 
     def item(value: t.Any) -> list[str]:
         if not isinstance(value, dict) or not value:
@@ -78,7 +78,7 @@ def as_block(indent: str) -> t.Callable[[t.Any], list[str]]:
 
 
 def switched(value: t.Any, indent: str, write: t.Callable[[t.Any], list[str]]) -> list[str]:
-    """The lines of a value, as comments when it is Off: without "#" they are YAML again; prose has a blank after it."""
+    """The lines of a value; an Off value becomes comments. Prose has a blank after "#"; other lines are YAML once "#" is removed."""
     if not isinstance(value, Off):
         return write(value)
     lines = [f"{indent}# {line}".rstrip() for line in value.why]
@@ -86,7 +86,7 @@ def switched(value: t.Any, indent: str, write: t.Callable[[t.Any], list[str]]) -
 
 
 def is_scalar(value: t.Any) -> bool:
-    """Whether a value stands on one line by itself."""
+    """Whether a value is neither a mapping nor a list nor Off."""
     return not isinstance(value, (dict, list, Off))
 
 

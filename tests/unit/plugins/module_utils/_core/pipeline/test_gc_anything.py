@@ -13,7 +13,7 @@ from _core.gc import container_pass, image_pass
 from _core.gc.deadline import Stop
 from _core.host.files import Host
 from _core.host.podman_cli import Podmans
-from _core.model.gc_policy.gc_records import Clock, Records, Use
+from _core.model.gc_policy.gc_records import Clock, ImageUse, Records
 from _core.model.profile.profile_gc import ContainerGC, ImageGC
 from _core.model.profile.profile_workloads import Workload
 from fake_podman import MIB, Disk, Storage
@@ -99,7 +99,7 @@ def filled(host: Bench, found: list[Row]) -> dict[str, Row]:
 
 
 def a_pass(host: Bench, policy: ImageGC, rows: dict[str, Row], watched: int, *, dry: bool) -> image_pass.Pass:
-    uses = {key: Use(NOW - row.first, None if row.last is None else NOW - row.last) for key, row in rows.items()}
+    uses = {key: ImageUse(NOW - row.first, None if row.last is None else NOW - row.last) for key, row in rows.items()}
     records = Records(NOW - watched, {"root": uses}, (), Clock(NOW, 0.0, ""))
     stop = host.stop()
     observed = image_pass.observe(Podmans(host), ("root",), records, NOW, stop)

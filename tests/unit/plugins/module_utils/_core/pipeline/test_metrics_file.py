@@ -15,7 +15,7 @@ import runs
 from _core.host import state
 from _core.managers import agent_install, registry
 from _core.model.plan.plan import Plan
-from _core.model.systemd.agent_units import METRICS_DIR, SERVICE, Options
+from _core.model.systemd.agent_units import METRICS_DIR, SERVICE, AgentOptions
 from _core.model.values.errors import CorralError
 from _core.pipeline import planning
 from shared_data import REPOSITORY
@@ -212,18 +212,18 @@ def writable(fake: node.Node) -> list[str]:
 
 def test_another_folder(rolled: node.Node) -> None:
     fake = folder(rolled, ELSEWHERE)
-    outcome = runs.install(fake.host(), options=Options(10, "/usr/bin/python3", ELSEWHERE))
+    outcome = runs.install(fake.host(), options=AgentOptions(10, "/usr/bin/python3", ELSEWHERE))
     assert (outcome.error, outcome.remaining) == ("", ())
     assert not fake.has(FILE), "the old one went"
     fake.wait(60)
     runs.tick(fake.host())
     assert samples(fake, f"{ELSEWHERE}/corral.prom")["corral_in_sync"] == 1
     assert writable(fake)[-2:] == ["-/usr/libexec/corral", f"-{ELSEWHERE}"]
-    assert runs.install(fake.host(), options=Options(10, "/usr/bin/python3", ELSEWHERE)).applied == ()
+    assert runs.install(fake.host(), options=AgentOptions(10, "/usr/bin/python3", ELSEWHERE)).applied == ()
 
 
 def test_switched_off(rolled: node.Node) -> None:
-    assert not runs.install(rolled.host(), options=Options(10, "/usr/bin/python3", "")).error
+    assert not runs.install(rolled.host(), options=AgentOptions(10, "/usr/bin/python3", "")).error
     assert not rolled.has(FILE)
     rolled.wait(60)
     assert metrics_written(rolled) == 0
@@ -270,9 +270,9 @@ def test_an_odd_setting_is_the_usual_folder(rolled: node.Node, chosen: t.Any) ->
 
 def test_a_python_that_is_gone_takes_no_other_choice_with_it(fake: node.Node) -> None:
     newer = "/usr/bin/python3.13"
-    assert agent_install.installed_or_usual(fake.host(), newer) == Options(10, newer)
+    assert agent_install.installed_or_usual(fake.host(), newer) == AgentOptions(10, newer)
     fake.put("/usr/bin/python3", "")
-    chosen = Options(60, "/usr/bin/python3", ELSEWHERE)
+    chosen = AgentOptions(60, "/usr/bin/python3", ELSEWHERE)
     assert not runs.install(fake.host(), options=chosen).error
     assert agent_install.installed_or_usual(fake.host(), newer) == chosen
     fake.drop("/usr/bin/python3")

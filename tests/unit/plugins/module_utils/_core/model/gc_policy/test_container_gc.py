@@ -9,7 +9,7 @@ import typing as t
 
 import pytest
 from _core.model.gc_policy import container_gc
-from _core.model.gc_policy.container_gc import Dead, Limits, Pod
+from _core.model.gc_policy.container_gc import Dead, DeadLimits, Pod
 from hypothesis import given
 from hypothesis import strategies as st
 from shared_data import cases
@@ -35,7 +35,7 @@ def test_the_kubelets_containers(case: dict[str, t.Any]) -> None:
         for index, row in enumerate(case["containers"])
         if row["state"] != "RUNNING"
     ]
-    limits = Limits(policy["min_age_s"], policy["max_per_pod_container"], policy["max_containers"])
+    limits = DeadLimits(policy["min_age_s"], policy["max_per_pod_container"], policy["max_containers"])
     gone = {one.id for one in container_gc.evict(dead, limits, NOW)}
     assert [index for index in range(len(case["containers"])) if str(index) not in gone] == case["expect_remaining"]
 
@@ -63,11 +63,11 @@ units = st.sampled_from(("a", "b", "c", *LEFT))
 dead_ones = st.lists(
     st.tuples(st.integers(0, 10**6), units, st.integers(0, HOUR)), max_size=25, unique_by=lambda row: row[0]
 ).map(lambda rows: [Dead(str(number), unit, since, unit in LEFT) for number, unit, since in rows])
-policies = st.builds(Limits, st.integers(0, HOUR), st.integers(-1, 4), st.integers(-1, 12))
+policies = st.builds(DeadLimits, st.integers(0, HOUR), st.integers(-1, 4), st.integers(-1, 12))
 
 
 @given(dead=dead_ones, limits=policies)
-def test_limits_hold_the_oldest_go_first_and_what_left_goes_whole(dead: list[Dead], limits: Limits) -> None:
+def test_limits_hold_the_oldest_go_first_and_what_left_goes_whole(dead: list[Dead], limits: DeadLimits) -> None:
     gone = container_gc.evict(dead, limits, HOUR)
     assert len(set(gone)) == len(gone)
     assert [one.since for one in gone] == sorted(one.since for one in gone)
@@ -88,7 +88,7 @@ def test_limits_hold_the_oldest_go_first_and_what_left_goes_whole(dead: list[Dea
 
 @given(dead=dead_ones, per_unit=st.integers(0, 4))
 def test_no_more_go_than_the_limit_of_a_unit_asks(dead: list[Dead], per_unit: int) -> None:
-    gone = container_gc.evict(dead, Limits(0, per_unit, -1), HOUR)
+    gone = container_gc.evict(dead, DeadLimits(0, per_unit, -1), HOUR)
     for unit in {one.unit for one in dead if not one.left}:
         there = sum(one.unit == unit for one in dead)
         assert sum(one.unit == unit for one in gone) == max(there - per_unit, 0)
@@ -97,7 +97,7 @@ def test_no_more_go_than_the_limit_of_a_unit_asks(dead: list[Dead], per_unit: in
 @given(dead=dead_ones, total=st.integers(0, 12))
 def test_no_more_go_than_the_limit_in_all_asks(dead: list[Dead], total: int) -> None:
     staying = [one for one in dead if not one.left]
-    gone = [one for one in container_gc.evict(dead, Limits(0, -1, total), HOUR) if not one.left]
+    gone = [one for one in container_gc.evict(dead, DeadLimits(0, -1, total), HOUR) if not one.left]
     # The kubelet shares the room out evenly, and what a unit does not need of its share is not given to another.
     assert len(staying) - len(gone) <= total
     assert gone == [] or len(staying) > total

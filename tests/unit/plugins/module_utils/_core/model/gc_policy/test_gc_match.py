@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 from _core.model.gc_policy import gc_match
-from _core.model.gc_policy.gc_match import Item
+from _core.model.gc_policy.gc_match import GcItem
 from _core.model.gc_policy.podman_json import ListedContainer, ListedImage, ListedPod
 from _core.model.profile.profile_workloads import Workload
 from hypothesis import given
@@ -72,8 +72,8 @@ def container(name: str = "c", *, infra: bool = False, pod: str = "", **labels: 
     return ListedContainer(f"id-{name}", name, "image", "a:1", "exited", 1.0, 2.0, pod, infra, labels, False)
 
 
-def of(*containers: ListedContainer, pod: ListedPod | None = None) -> Item:
-    return Item("id", pod.name if pod else containers[0].name, pod, containers)
+def of(*containers: ListedContainer, pod: ListedPod | None = None) -> GcItem:
+    return GcItem("id", pod.name if pod else containers[0].name, pod, containers)
 
 
 POD = ListedPod("p", "job-1", 1.0, {"app": "batch"})
@@ -96,7 +96,7 @@ POD = ListedPod("p", "job-1", 1.0, {"app": "batch"})
         ("label", "app=", of(container(app="batch")), False),
     ],
 )
-def test_what_belongs_to_a_workload(match: str, pattern: str, item: Item, *, belongs: bool) -> None:
+def test_what_belongs_to_a_workload(match: str, pattern: str, item: GcItem, *, belongs: bool) -> None:
     assert gc_match.belongs(item, Workload("w", match, pattern)) is belongs
 
 

@@ -9,7 +9,7 @@ import json
 
 import pytest
 from _core.model.gc_policy import gc_records
-from _core.model.gc_policy.gc_records import Clock, Records, Use
+from _core.model.gc_policy.gc_records import Clock, ImageUse, Records
 from _core.model.profile.profile_workloads import Workload
 from _core.model.workload.match_kinds import MATCH_KINDS
 from hypothesis import given
@@ -21,7 +21,7 @@ CLOCK = Clock(NOW, 5000.0, "first")
 past = st.floats(0, NOW)
 times = st.floats(0, 2 * NOW)
 names = st.text(max_size=6)
-uses = st.dictionaries(names, st.builds(Use, past, st.none() | past), max_size=4)
+uses = st.dictionaries(names, st.builds(ImageUse, past, st.none() | past), max_size=4)
 records = st.builds(
     Records,
     past,
@@ -61,13 +61,13 @@ def test_any_json_is_read(data: object) -> None:
         gc_records.seen(kept, kept, {}, NOW)
 
 
-future = st.dictionaries(st.text("ab", max_size=2), st.builds(Use, times, st.none() | times), max_size=4)
+future = st.dictionaries(st.text("ab", max_size=2), st.builds(ImageUse, times, st.none() | times), max_size=4)
 used_when = st.dictionaries(st.text("ab", max_size=2), times, max_size=4)
 
 
 @given(kept=future, present=st.sets(st.text("ab", max_size=2)), used=used_when)
 def test_no_time_is_later_than_now_and_no_use_is_forgotten(
-    kept: dict[str, Use], present: set[str], used: dict[str, float]
+    kept: dict[str, ImageUse], present: set[str], used: dict[str, float]
 ) -> None:
     found = gc_records.seen(kept, present, used, NOW)
     assert set(found) == present
@@ -94,7 +94,7 @@ def test_no_time_is_later_than_now_and_no_use_is_forgotten(
     ],
 )
 def test_a_clock_that_was_set_makes_nothing_older_or_younger(clock: Clock, age: float) -> None:
-    kept = Records(NOW - 100, {"root": {"a": Use(NOW - 100, NOW - 100)}}, (), CLOCK)
+    kept = Records(NOW - 100, {"root": {"a": ImageUse(NOW - 100, NOW - 100)}}, (), CLOCK)
     found = gc_records.read(gc_records.to_data(kept), clock)
     assert (clock.now - found.since, clock.now - found.images["root"]["a"].first) == (age, age)
     assert found.images["root"]["a"].last == found.images["root"]["a"].first

@@ -9,7 +9,7 @@ import typing as t
 
 import pytest
 from _core.model.gc_policy import image_gc
-from _core.model.gc_policy.image_gc import Image, Limits
+from _core.model.gc_policy.image_gc import Image, ImageLimits
 from _core.model.profile import profile
 from _core.model.values.errors import CorralError
 from hypothesis import assume, given
@@ -37,12 +37,12 @@ def image(row: dict[str, t.Any]) -> Image:
     )
 
 
-def limits_of(row: dict[str, t.Any]) -> Limits:
+def limits_of(row: dict[str, t.Any]) -> ImageLimits:
     ages = (nanoseconds(row.get(name, 0)) for name in ("min_age_s", "max_age_s"))
-    return Limits(row.get("high", 0), row.get("low", 0), *ages)
+    return ImageLimits(row.get("high", 0), row.get("low", 0), *ages)
 
 
-def collected(case: dict[str, t.Any], limits: Limits) -> tuple[list[str], int, str]:
+def collected(case: dict[str, t.Any], limits: ImageLimits) -> tuple[list[str], int, str]:
     """What goes of a case, the bytes that its disk pass gains, and the error."""
     gone: list[str] = []
 
@@ -105,7 +105,7 @@ def test_thresholds_that_the_kubelet_refuses_are_no_profile(case: dict[str, t.An
 
 def test_a_file_system_without_capacity_is_an_error() -> None:
     with pytest.raises(ValueError, match="no capacity"):
-        image_gc.bytes_to_free(0, 0, Limits(85, 80))
+        image_gc.bytes_to_free(0, 0, ImageLimits(85, 80))
 
 
 # What holds for any images: times are small whole numbers, so that equal ones come about.
@@ -117,10 +117,10 @@ images = st.lists(
     max_size=12,
     unique_by=lambda one: one.id,
 )
-policies = st.builds(Limits, st.just(85), st.just(80), st.integers(0, HOUR), st.integers(0, HOUR))
+policies = st.builds(ImageLimits, st.just(85), st.just(80), st.integers(0, HOUR), st.integers(0, HOUR))
 
 
-def freed(found: list[Image], need: int, limits: Limits, gains: dict[str, int]) -> list[Image]:
+def freed(found: list[Image], need: int, limits: ImageLimits, gains: dict[str, int]) -> list[Image]:
     """The images that are removed for ``need`` bytes; what is not in ``gains`` is refused."""
     gone: list[Image] = []
 
@@ -137,7 +137,7 @@ def freed(found: list[Image], need: int, limits: Limits, gains: dict[str, int]) 
 
 @given(found=images, limits=policies, need=st.integers(1, 5000), data=st.data())
 def test_never_what_is_used_kept_or_young_and_never_one_more_than_it_takes(
-    found: list[Image], limits: Limits, need: int, data: st.DataObject
+    found: list[Image], limits: ImageLimits, need: int, data: st.DataObject
 ) -> None:
     gains = {one.id: data.draw(st.integers(0, one.size)) for one in found if data.draw(st.booleans())}
     gone = freed(found, need, limits, gains)
@@ -156,7 +156,7 @@ def test_never_what_is_used_kept_or_young_and_never_one_more_than_it_takes(
 
 @given(found=images, limits=policies, watched=times)
 def test_age_removes_only_what_was_watched_for_longer_and_is_not_young(
-    found: list[Image], limits: Limits, watched: int
+    found: list[Image], limits: ImageLimits, watched: int
 ) -> None:
     free = image_gc.candidates(found)
     old = image_gc.too_old(free, limits, HOUR, watched)
@@ -172,7 +172,7 @@ def test_age_removes_only_what_was_watched_for_longer_and_is_not_young(
 
 @given(found=images, watched=times)
 def test_without_an_age_limit_nothing_is_too_old(found: list[Image], watched: int) -> None:
-    assert image_gc.too_old(found, Limits(85, 80), HOUR, watched) == []
+    assert image_gc.too_old(found, ImageLimits(85, 80), HOUR, watched) == []
 
 
 @given(capacity=st.integers(100, 1 << 60), part=st.floats(0, 1), low=st.integers(0, 99), data=st.data())
@@ -181,7 +181,7 @@ def test_what_is_asked_leads_down_to_the_low_threshold(
 ) -> None:
     high = data.draw(st.integers(low + 1, 100))
     available = min(int(capacity * part), capacity)
-    need = image_gc.bytes_to_free(capacity, available, Limits(high, low))
+    need = image_gc.bytes_to_free(capacity, available, ImageLimits(high, low))
     used = image_gc.used_percent(capacity, available)
     assert 0 <= used <= 100
     assert (need is None) is (used < high)
@@ -193,4 +193,4 @@ def test_what_is_asked_leads_down_to_the_low_threshold(
 
 @pytest.mark.parametrize(("high", "max_age", "off"), [(100, 0, True), (100, 60, False), (99, 0, False)])
 def test_high_100_without_an_age_limit_is_off(high: int, max_age: int, *, off: bool) -> None:
-    assert Limits(high, 80, 0, max_age).off is off
+    assert ImageLimits(high, 80, 0, max_age).off is off

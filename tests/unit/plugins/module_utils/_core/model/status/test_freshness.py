@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import pytest
 from _core.model.status import freshness
-from _core.model.status.freshness import Agent, Look, Unit
+from _core.model.status.freshness import Agent, Look, UnitStatus
 from hypothesis import given
 from hypothesis import strategies as st
 
 NOW, UP = 1_700_000_000.0, 50_000.0
-SERVICE, TIMER = Unit(active="inactive", enabled="static", limit=180.0), Unit()
+SERVICE, TIMER = UnitStatus(active="inactive", enabled="static", limit=180.0), UnitStatus()
 RUNS = Agent(TIMER, SERVICE)
 ENABLE = "systemctl enable --now corral-reconcile.timer"
 
@@ -22,7 +22,7 @@ def seen(age: int, interval: int | None = 10, clock_set_by: int = 0) -> Look:
     return Look(int(NOW) - age - clock_set_by, int(UP) - age, interval)
 
 
-def job(state: str, seconds: float, limit: float = 180.0, timer: Unit = TIMER) -> Agent:
+def job(state: str, seconds: float, limit: float = 180.0, timer: UnitStatus = TIMER) -> Agent:
     return Agent(timer, SERVICE._replace(active=state, seconds=seconds, limit=limit))
 
 

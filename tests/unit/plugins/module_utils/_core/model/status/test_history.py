@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 from _core.model.status import history
-from _core.model.status.history import Kept
+from _core.model.status.history import HistoryEntry
 from _core.model.values.errors import CorralError
 
 A, B, C = ({"name": name} for name in "abc")
@@ -16,7 +16,7 @@ A, B, C = ({"name": name} for name in "abc")
 def test_entries_of_older_versions_are_plain_profiles() -> None:
     rows = [{"profile": A, "applied": 7, "hash": history.hash_of(A)}, B]
     kept = history.from_data(rows)
-    assert kept == [Kept(A, 7), Kept(B)]
+    assert kept == [HistoryEntry(A, 7), HistoryEntry(B)]
     assert history.to_data(kept) == rows
 
 
@@ -26,27 +26,33 @@ def test_what_is_no_history_has_no_entries(data: object) -> None:
 
 
 def test_the_first_profile_has_none_before_it() -> None:
-    assert history.with_profile([], None, A, 5) == [Kept(A, 5)]
+    assert history.with_profile([], None, A, 5) == [HistoryEntry(A, 5)]
 
 
 def test_a_profile_in_force_without_a_time_is_kept_when_the_next_is_applied() -> None:
-    assert history.with_profile([Kept(B)], A, C, 5) == [Kept(C, 5), Kept(A), Kept(B)]
+    assert history.with_profile([HistoryEntry(B)], A, C, 5) == [HistoryEntry(C, 5), HistoryEntry(A), HistoryEntry(B)]
 
 
-@pytest.mark.parametrize("first", [Kept(A, 1), Kept(A)])
-def test_a_kill_between_the_history_and_the_applied_profile_leaves_no_entry_twice(first: Kept) -> None:
-    killed = history.with_profile([first, Kept(C, 0)], A, B, 2) if first.applied else [Kept(B, 2), first, Kept(C, 0)]
-    assert history.divided(killed, A) == (first, [Kept(C, 0)])
-    assert history.with_profile(killed, A, B, 3) == [Kept(B, 3), first, Kept(C, 0)]
-    assert history.with_profile(killed, A, C, 3) == [Kept(C, 3), first, Kept(C, 0)], "another profile comes instead"
+@pytest.mark.parametrize("first", [HistoryEntry(A, 1), HistoryEntry(A)])
+def test_a_kill_between_the_history_and_the_applied_profile_leaves_no_entry_twice(first: HistoryEntry) -> None:
+    killed = (
+        history.with_profile([first, HistoryEntry(C, 0)], A, B, 2)
+        if first.applied
+        else [HistoryEntry(B, 2), first, HistoryEntry(C, 0)]
+    )
+    assert history.divided(killed, A) == (first, [HistoryEntry(C, 0)])
+    assert history.with_profile(killed, A, B, 3) == [HistoryEntry(B, 3), first, HistoryEntry(C, 0)]
+    assert history.with_profile(killed, A, C, 3) == [HistoryEntry(C, 3), first, HistoryEntry(C, 0)], (
+        "another profile comes instead"
+    )
 
 
 def test_a_first_profile_that_was_killed_is_no_profile_before_itself() -> None:
-    assert history.with_profile([Kept(A, 1)], None, A, 2) == [Kept(A, 2)]
+    assert history.with_profile([HistoryEntry(A, 1)], None, A, 2) == [HistoryEntry(A, 2)]
 
 
 def test_ten_are_kept_beside_the_one_in_force() -> None:
-    kept: list[Kept] = []
+    kept: list[HistoryEntry] = []
     profiles = [{"name": str(number)} for number in range(15)]
     for number, one in enumerate(profiles):
         kept = history.with_profile(kept, profiles[number - 1] if number else None, one, number)
@@ -60,10 +66,10 @@ def test_the_hash_is_of_the_content_whatever_the_order_of_keys() -> None:
 
 
 def test_a_number_counts_back_and_a_hash_finds_the_one_in_force_as_well() -> None:
-    past = [Kept(B, 2), Kept(A, 1)]
-    assert history.chosen(Kept(C, 3), past, "2").profile == A
+    past = [HistoryEntry(B, 2), HistoryEntry(A, 1)]
+    assert history.chosen(HistoryEntry(C, 3), past, "2").profile == A
     for one in (A, B, C):
-        assert history.chosen(Kept(C, 3), past, history.hash_of(one)[:6]).profile == one
+        assert history.chosen(HistoryEntry(C, 3), past, history.hash_of(one)[:6]).profile == one
 
 
 @pytest.mark.parametrize(
@@ -81,10 +87,10 @@ def test_a_number_counts_back_and_a_hash_finds_the_one_in_force_as_well() -> Non
 )
 def test_what_names_no_kept_profile_is_refused(to: str, said: str) -> None:
     with pytest.raises(CorralError, match=said):
-        history.chosen(Kept(B, 2), [Kept(A, 1)], to)
+        history.chosen(HistoryEntry(B, 2), [HistoryEntry(A, 1)], to)
 
 
 def test_a_hash_that_begins_like_several_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "hash_of", lambda profile: f"12345{ord(profile['name']):07x}")
     with pytest.raises(CorralError, match="several hashes begin so: 123450000061, 123450000062"):
-        history.chosen(Kept(A, 1), [Kept(B, 2)], "12345")
+        history.chosen(HistoryEntry(A, 1), [HistoryEntry(B, 2)], "12345")

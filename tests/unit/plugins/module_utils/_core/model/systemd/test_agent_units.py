@@ -12,10 +12,10 @@ from _core.host import kubelet_unit, node_hooks
 from _core.model.devices.device import Check
 from _core.model.profile.profile_gc import GC, ContainerGC
 from _core.model.systemd import agent_units, device_check_units, gc_units, workload_units
-from _core.model.systemd.agent_units import BOOT, CONFIRM_SERVICE, SERVICE, SERVICES, SLICE, TIMER, Options
+from _core.model.systemd.agent_units import BOOT, CONFIRM_SERVICE, SERVICE, SERVICES, SLICE, TIMER, AgentOptions
 from shared_data import REPOSITORY
 
-UNITS = agent_units.units(Options(10, "/usr/bin/python3"))
+UNITS = agent_units.units(AgentOptions(10, "/usr/bin/python3"))
 
 
 @pytest.mark.parametrize("unit", [*SERVICES, BOOT])
