@@ -14,7 +14,7 @@ from ..host import state
 from ..host.files import Host
 from ..managers.registry import PROFILE, WORKLOADS
 from ..model.plan import make_step
-from ..model.plan.plan import CLAIM, UNCHANGEABLE, Change
+from ..model.plan.plan import RECORD, UNCHANGEABLE, Change
 
 ORDER = 5
 
@@ -77,6 +77,6 @@ def mended(host: Host, path: str, text: str, how: str) -> Change:
     """A file that a run writes again."""
     stored = state.read_json(host, path)
     said = state.wrong(host, path, stored, is_checked=path != state.APPLIED) or "is an earlier one"
-    step = make_step.file(path, text, CLAIM, ORDER, mode=state.PRIVATE)
+    step = make_step.file(path, text, RECORD, ORDER, mode=state.PRIVATE)
     owner = WORKLOADS if path in state.rest_of(state.ADMITTED) else PROFILE
     return Change(owner, path, "content", "damaged", "readable", f"{said}: {how}", path, (step,))
