@@ -101,6 +101,12 @@ class FakePci:
         else:
             raise OSError(errno.EACCES, os.strerror(errno.EACCES), path)
 
+    def bind_anew(self, address: str, override: str = "") -> None:
+        """A hand writes the override, or takes it back, and has a driver chosen anew."""
+        self.write(f"/{PCI}/{address}/driver_override", f"{override}\n")
+        self.unbind(address)
+        self.probe(address)
+
     def unbind(self, address: str) -> None:
         function = self.functions[address]
         if f"/dev/vfio/{function.group}" in self.open_files() and self.driver(address) == "vfio-pci":

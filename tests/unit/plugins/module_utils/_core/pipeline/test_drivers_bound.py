@@ -22,7 +22,7 @@ from _core.model.profile import profile
 from _core.model.values.errors import CorralError
 from _core.pipeline import applying, planning
 from example_counts import in_turn
-from test_workloads import status
+from test_workloads import in_sync, status, ticks_until_quiet
 
 Make = t.Callable[..., node.Node]
 NIC = "example.com/nic"
@@ -79,11 +79,6 @@ def records(fake: node.Node) -> list[str]:
 VFIO = ("vfio-pci", "vfio-pci")
 
 
-def in_sync(fake: node.Node) -> None:
-    code = runs.tick(fake.host())
-    assert code == 0, status(fake)["items"] or status(fake)["error"]
-
-
 def running(fake: node.Node, unit: str) -> node.Run:
     run = services.start(fake, unit)
     assert run is not None, fake.said
@@ -101,6 +96,12 @@ def make_rolled(fake: node.Node) -> None:
 @pytest.fixture
 def rolled(made_once: node.MadeOnce) -> node.Node:
     return made_once(make_rolled)
+
+
+@pytest.fixture
+def fake(made_once: node.MadeOnce) -> node.Node:
+    """A node with the cards and the units, and no profile yet."""
+    return made_once(equip)
 
 
 # The way there and back
@@ -132,13 +133,10 @@ def test_a_run_has_them_bound_before_its_first_instruction_and_gives_them_back(r
 
 def test_it_goes_back_to_a_driver_that_is_not_the_kernels_choice(rolled: node.Node) -> None:
     """As dpdk-devbind leaves it: bound by an override that is taken back."""
-    file = f"/sys/bus/pci/devices/{THIRD}/driver_override"
     rolled.pci.load("uio_pci_generic")
     rolled.put(f"/sys/bus/pci/devices/{THIRD}/class", "0x010802\n")
-    rolled.pci.write(file, "uio_pci_generic")
-    rolled.pci.unbind(THIRD)
-    rolled.pci.probe(THIRD)
-    rolled.pci.write(file, "\n")
+    rolled.pci.bind_anew(THIRD, "uio_pci_generic")
+    rolled.pci.write(f"/sys/bus/pci/devices/{THIRD}/driver_override", "\n")
     assert bound(rolled)[THIRD] == ("", "uio_pci_generic")
     assert running(rolled, LATER).devices == {"/dev/vfio/8", "/dev/vfio/vfio"}
     services.stop(rolled, LATER)
@@ -149,33 +147,28 @@ def test_it_goes_back_to_a_driver_that_is_not_the_kernels_choice(rolled: node.No
 def test_what_others_bound_meanwhile_stays(rolled: node.Node) -> None:
     rolled.pci.load("ice")
     running(rolled, LATER)
-    rolled.pci.write(f"/sys/bus/pci/devices/{THIRD}/driver_override", "ice")
-    rolled.pci.unbind(THIRD)
-    rolled.pci.probe(THIRD)
+    rolled.pci.bind_anew(THIRD, "ice")
     services.stop(rolled, LATER)
     assert bound(rolled)[THIRD] == ("", "ice")
     assert f"{THIRD}.driver" not in records(rolled)
 
 
-def test_one_that_was_unbound_by_hand_goes_back_to_what_it_had_first(rolled: node.Node) -> None:
-    rolled.pci.unbind(FIRST)
-    runs.tick(rolled.host())
-    assert bound(rolled) == {FIRST: VFIO, SECOND: VFIO}
-    services.stop(rolled, DPDK)
-    assert roll_out(rolled, only("later")).remaining == ()
-    assert bound(rolled) == {}
-
-
-def test_they_are_bound_before_the_unit_may_open_them(rolled: node.Node) -> None:
-    rolled.pci.write(f"/sys/bus/pci/devices/{FIRST}/driver_override", "\n")
-    rolled.pci.unbind(FIRST)
-    rolled.pci.probe(FIRST)
+@pytest.mark.parametrize("hand", ["unbound", "bound to its own driver"])
+def test_one_that_a_hand_took_is_bound_before_the_unit_may_open_it_and_goes_back_later(
+    rolled: node.Node, hand: str
+) -> None:
+    (rolled.pci.unbind if hand == "unbound" else rolled.pci.bind_anew)(FIRST)
     host = rolled.host()
-    runs.tick(host)
+    assert runs.tick(host) == 2
     probes = [index for index, act in enumerate(host.acts) if "drivers_probe" in act]
     lists = [index for index, act in enumerate(host.acts) if "DeviceAllow=" in act]
     assert lists[0] < min(probes)
     assert max(probes) < lists[-1]
+    assert bound(rolled) == {FIRST: VFIO, SECOND: VFIO}
+    in_sync(rolled)
+    services.stop(rolled, DPDK)
+    assert roll_out(rolled, only("later")).remaining == ()
+    assert bound(rolled) == {}
 
 
 def test_they_go_back_once_the_unit_may_not_open_them_any_more(rolled: node.Node) -> None:
@@ -190,9 +183,7 @@ def test_they_go_back_once_the_unit_may_not_open_them_any_more(rolled: node.Node
 
 
 def test_one_that_its_driver_does_not_let_go_holds_up_nothing_else_in_a_tick(rolled: node.Node) -> None:
-    rolled.pci.write(f"/sys/bus/pci/devices/{FIRST}/driver_override", "\n")
-    rolled.pci.unbind(FIRST)
-    rolled.pci.probe(FIRST)
+    rolled.pci.bind_anew(FIRST)
     rolled.pci.stuck.add(FIRST)
     rolled.put(f"{FOLDER}/{DPDK}.env", "")
     assert runs.tick(rolled.host()) == 2
@@ -200,12 +191,10 @@ def test_one_that_its_driver_does_not_let_go_holds_up_nothing_else_in_a_tick(rol
     assert "PCIDEVICE_" in rolled.get(f"{FOLDER}/{DPDK}.env")
     assert FIRST in {one["subject"] for one in status(rolled)["items"]}
     rolled.pci.stuck.clear()
-    runs.tick(rolled.host())
-    in_sync(rolled)
+    ticks_until_quiet(rolled)
 
 
 def test_one_card_is_named_by_its_address(fake: node.Node) -> None:
-    equip(fake)
     rows = [{"name": NIC, "match": {"address": "0000:5e:00.1"}, "bind": "vfio-pci"}]
     data = profile_with(devices=rows, workloads=only("later")["workloads"])
     assert roll_out(fake, data).remaining == ()
@@ -222,9 +211,7 @@ def test_an_address_that_is_none_is_refused(address: object) -> None:
 
 def test_a_group_that_pci_stub_has_as_a_whole_is_not_given(rolled: node.Node) -> None:
     rolled.pci.load("pci-stub")
-    rolled.pci.write(f"/sys/bus/pci/devices/{THIRD}/driver_override", "pci-stub")
-    rolled.pci.unbind(THIRD)
-    rolled.pci.probe(THIRD)
+    rolled.pci.bind_anew(THIRD, "pci-stub")
     assert running(rolled, LATER).devices == {"/dev/vfio/9", "/dev/vfio/vfio"}
     assert services.start(rolled, OTHER) is None
     assert any("IOMMU group 8: pci-stub has all of it" in line for line in rolled.said)
@@ -278,8 +265,7 @@ def test_a_run_whose_grant_is_lost_keeps_its_drivers_until_it_stops(rolled: node
     running(rolled, LATER)
     services.stop(rolled, LATER)
     services.stop(rolled, DPDK)
-    runs.tick(rolled.host())
-    in_sync(rolled)
+    ticks_until_quiet(rolled)
     assert bound(rolled) == {FIRST: VFIO, SECOND: VFIO}
     assert roll_out(rolled, only("later")).remaining == ()
     assert bound(rolled) == {}
@@ -299,10 +285,7 @@ def test_what_a_workload_hands_on_stays_bound(rolled: node.Node) -> None:
 
 
 def test_what_was_vfios_before_stays_so(fake: node.Node) -> None:
-    equip(fake)
-    fake.pci.write(f"/sys/bus/pci/devices/{THIRD}/driver_override", "vfio-pci")
-    fake.pci.unbind(THIRD)
-    fake.pci.probe(THIRD)
+    fake.pci.bind_anew(THIRD, "vfio-pci")
     fake.pci.unbind(FOURTH)  # has no driver at all
     assert roll_out(fake, only("other")).remaining == ()
     rows = [{"name": "other", "match": {"unit": OTHER}, "hold": "running", "requests": {NIC: 3}}]
@@ -317,11 +300,8 @@ def test_what_was_vfios_before_stays_so(fake: node.Node) -> None:
 def test_a_group_that_others_bound_stays_open_where_it_was_away_while_systemd_set_the_list(
     fake: node.Node,
 ) -> None:
-    equip(fake)
     # as ids= of vfio-pci does whenever it is plugged in
-    fake.pci.write(f"/sys/bus/pci/devices/{THIRD}/driver_override", "vfio-pci")
-    fake.pci.unbind(THIRD)
-    fake.pci.probe(THIRD)
+    fake.pci.bind_anew(THIRD, "vfio-pci")
     rows = [{"name": NIC, "match": {"address": THIRD}, "bind": "vfio-pci"}]
     roll_out(fake, {**only("dpdk"), "devices": rows})
     running(fake, DPDK)
@@ -337,9 +317,7 @@ def test_a_group_that_others_bound_stays_open_where_it_was_away_while_systemd_se
 
 def test_after_a_reboot_a_declared_workload_has_them_again(rolled: node.Node) -> None:
     for address in (FIRST, SECOND):  # The kernel forgets the override.
-        rolled.pci.write(f"/sys/bus/pci/devices/{address}/driver_override", "\n")
-        rolled.pci.unbind(address)
-        rolled.pci.probe(address)
+        rolled.pci.bind_anew(address)
     services.reboot(rolled)
     assert bound(rolled) == {FIRST: VFIO, SECOND: VFIO}
     assert running(rolled, DPDK).devices == {"/dev/vfio/7", "/dev/vfio/vfio"}
@@ -349,141 +327,82 @@ def test_after_a_reboot_a_declared_workload_has_them_again(rolled: node.Node) ->
 # What is refused
 
 
-def up(fake: node.Node) -> str:
-    fake.pci.bring("ens2", up=True)
-    return "its network interface ens2 is up: move its addresses and routes elsewhere, then ip link set ens2 down"
-
-
-def enslaved(fake: node.Node) -> str:
-    (fake.root / "sys/class/net/ens2/master").symlink_to("../../../../virtual/net/bond0")
-    return "its network interface ens2 is a part of bond0: take it out first"
-
-
-def hidden(fake: node.Node) -> str:
-    (fake.root / "sys/class/net/ens2").unlink()
-    return "no network interface of it is seen here: it is in another network namespace, or its driver has none: unbind that first"
-
-
-def unreadable(fake: node.Node) -> str:
-    fake.drop("/sys/class/net/ens2/flags")
-    return "its network interface ens2 cannot be checked"
-
-
-def with_functions(fake: node.Node) -> str:
-    fake.put(f"/sys/bus/pci/devices/{THIRD}/sriov_numvfs", "4\n")
-    return "it has 4 virtual functions: write 0 to its sriov_numvfs first"
-
-
+NET, PARTITION, WAY = "/sys/class/net/ens2", "cciss!c0d0p1", f"/sys/devices/pci0000:5e/{THIRD}/nvme/nvme0/nvme0c0n1"
+DISKS = f"/sys/devices/pci0000:5e/{THIRD}/nvme"
+# A disk with a partition; one without; and one way to a disk of several NVMe controllers, below which is no other disk
+# (drivers/nvme/host/multipath.c).
+DISK = {
+    f"{DISKS}/cciss!c0d0/dev": "104:0\n",
+    f"{DISKS}/cciss!c0d0/{PARTITION}/partition": "1\n",
+    f"{DISKS}/cciss!c0d0/{PARTITION}/dev": "104:1\n",
+    "/sys/block/cciss!c0d0": f"-> ../..{DISKS}/cciss!c0d0",
+    "/dev/cciss/c0d0": "",
+}
+WHOLE = {
+    f"{DISKS}/nvme0/nvme0n1/dev": "259:0\n",
+    "/sys/block/nvme0n1": f"-> ../..{DISKS}/nvme0/nvme0n1",
+    "/dev/nvme0n1": "",
+}
+WAY_TO_DISK = {f"{WAY}/hidden": "1\n", "/sys/block/nvme0c0n1": f"-> ../..{WAY}"}
+OF_SEVERAL = {
+    **WAY_TO_DISK,
+    "/sys/devices/virtual/nvme-subsystem/nvme-subsys0/nvme0n1/dev": "259:1\n",
+    "/sys/block/nvme0n1": "-> ../../sys/devices/virtual/nvme-subsystem/nvme-subsys0/nvme0n1",
+    "/sys/devices/virtual/nvme-subsystem/nvme-subsys0/nvme0": f"-> ../../../pci0000:5e/{THIRD}/nvme/nvme0",
+    "/sys/class/nvme-subsystem/nvme-subsys0": "-> ../../../sys/devices/virtual/nvme-subsystem/nvme-subsys0",
+    "/dev/nvme0n1": "",
+}
 UNMOUNT = "unmount it, or take it out, first"
+MOUNTS = "/proc/1/mountinfo"
+# What is there, by path: a text that is added to the file, the target of a link, None for what is missing; and what is said.
+USES: dict[str, tuple[dict[str, str | None], str]] = {
+    "up": ({f"{NET}/flags": "=0x1003\n"}, "its network interface ens2 is up: move its addresses and routes elsewhere, then ip link set ens2 down"),
+    "enslaved": ({f"{NET}/master": "-> ../../../../virtual/net/bond0"}, "its network interface ens2 is a part of bond0: take it out first"),
+    "hidden": (
+        {NET: None}, "no network interface of it is seen here: it is in another network namespace, or its driver has none: unbind that first",
+    ),
+    "unreadable": ({f"{NET}/flags": None}, "its network interface ens2 cannot be checked"),
+    "with functions": (
+        {f"/sys/bus/pci/devices/{THIRD}/sriov_numvfs": "=4\n"}, "it has 4 virtual functions: write 0 to its sriov_numvfs first",
+    ),
+    "mounted": (
+        {**DISK, MOUNTS: "99 1 104:1 / /srv rw - ext4 /dev/disk rw\n"}, f"its disk /dev/cciss/c0d0 is mounted: {UNMOUNT}",
+    ),
+    "of Btrfs": (
+        {**DISK, MOUNTS: "99 1 0:47 / /srv rw - btrfs /dev/cciss/c0d0p1 rw\n"}, f"its disk /dev/cciss/c0d0 is mounted: {UNMOUNT}",
+    ),
+    "swap": ({**DISK, "/proc/swaps": "/dev/cciss/c0d0p1 partition 1 0 -2\n"}, f"its disk /dev/cciss/c0d0 is swap: {UNMOUNT}"),
+    "of RAID": ({**DISK, f"{DISKS}/cciss!c0d0/{PARTITION}/holders/md0": ""}, f"its disk /dev/cciss/c0d0 is a part of md0: {UNMOUNT}"),
+    "without a table of mounts": ({**DISK, MOUNTS: None}, "its disk /dev/cciss/c0d0 cannot be checked"),
+    "without its file": ({**DISK, "/dev/cciss/c0d0": None}, "its disk /dev/cciss/c0d0 cannot be checked"),
+    "a way to nothing": (WAY_TO_DISK, "its disk /dev/nvme0c0n1 cannot be checked"),
+    "of several controllers": (
+        {**OF_SEVERAL, MOUNTS: "99 1 259:1 / /srv rw - ext4 /dev/disk rw\n"}, f"its disk /dev/nvme0n1 is mounted: {UNMOUNT}",
+    ),
+    "a whole disk, mounted": (
+        {**WHOLE, MOUNTS: "99 1 259:0 / /srv rw - ext4 /dev/disk rw\n"}, f"its disk /dev/nvme0n1 is mounted: {UNMOUNT}",
+    ),
+    "a whole disk, of LVM": ({**WHOLE, f"{DISKS}/nvme0/nvme0n1/holders/dm-0": ""}, f"its disk /dev/nvme0n1 is a part of dm-0: {UNMOUNT}"),
+}  # fmt: skip
 
 
-def add_disk(fake: node.Node) -> str:
-    """A disk with a partition; its folder."""
-    folder = f"sys/devices/pci0000:5e/{THIRD}/nvme/cciss!c0d0"
-    fake.put(f"{folder}/dev", "104:0\n")
-    fake.put(f"{folder}/cciss!c0d0p1/partition", "1\n")
-    fake.put(f"{folder}/cciss!c0d0p1/dev", "104:1\n")
-    (fake.root / "sys/block").mkdir(parents=True, exist_ok=True)
-    (fake.root / "sys/block/cciss!c0d0").symlink_to(f"../../{folder}")
-    fake.put("/dev/cciss/c0d0", "")
-    return folder
+def put_there(fake: node.Node, there: dict[str, str | None]) -> None:
+    """What is at these paths: see USES; a text after "=" takes the place of what a file has."""
+    for path, text in there.items():
+        file = fake.root / path[1:]
+        if text is None:
+            file.unlink(missing_ok=True)
+        elif text.startswith("-> "):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.symlink_to(text[3:])
+        else:
+            fake.put(path, text[1:] if text.startswith("=") else (fake.get(path) if fake.has(path) else "") + text)
 
 
-def append(fake: node.Node, path: str, text: str) -> None:
-    fake.put(path, (fake.get(path) if fake.has(path) else "") + text)
-
-
-def mounted(fake: node.Node) -> str:
-    add_disk(fake)
-    append(fake, "/proc/1/mountinfo", "99 1 104:1 / /srv rw - ext4 /dev/disk rw\n")
-    return f"its disk /dev/cciss/c0d0 is mounted: {UNMOUNT}"
-
-
-def of_btrfs(fake: node.Node) -> str:
-    add_disk(fake)
-    append(fake, "/proc/1/mountinfo", "99 1 0:47 / /srv rw - btrfs /dev/cciss/c0d0p1 rw\n")
-    return f"its disk /dev/cciss/c0d0 is mounted: {UNMOUNT}"
-
-
-def swap(fake: node.Node) -> str:
-    add_disk(fake)
-    append(fake, "/proc/swaps", "/dev/cciss/c0d0p1 partition 1 0 -2\n")
-    return f"its disk /dev/cciss/c0d0 is swap: {UNMOUNT}"
-
-
-def of_raid(fake: node.Node) -> str:
-    fake.put(f"{add_disk(fake)}/cciss!c0d0p1/holders/md0", "")
-    return f"its disk /dev/cciss/c0d0 is a part of md0: {UNMOUNT}"
-
-
-def without_table(fake: node.Node) -> str:
-    add_disk(fake)
-    fake.drop("/proc/1/mountinfo")
-    return "its disk /dev/cciss/c0d0 cannot be checked"
-
-
-def whole_disk(fake: node.Node) -> str:
-    """A disk without partitions; its folder."""
-    folder = f"sys/devices/pci0000:5e/{THIRD}/nvme/nvme0/nvme0n1"
-    fake.put(f"{folder}/dev", "259:0\n")
-    (fake.root / "sys/block").mkdir(parents=True, exist_ok=True)
-    (fake.root / "sys/block/nvme0n1").symlink_to(f"../../{folder}")
-    fake.put("/dev/nvme0n1", "")
-    return folder
-
-
-def whole_mounted(fake: node.Node) -> str:
-    whole_disk(fake)
-    append(fake, "/proc/1/mountinfo", "99 1 259:0 / /srv rw - ext4 /dev/disk rw\n")
-    return f"its disk /dev/nvme0n1 is mounted: {UNMOUNT}"
-
-
-def whole_of_lvm(fake: node.Node) -> str:
-    fake.put(f"{whole_disk(fake)}/holders/dm-0", "")
-    return f"its disk /dev/nvme0n1 is a part of dm-0: {UNMOUNT}"
-
-
-def without_file(fake: node.Node) -> str:
-    add_disk(fake)
-    fake.drop("/dev/cciss/c0d0")
-    return "its disk /dev/cciss/c0d0 cannot be checked"
-
-
-def add_way(fake: node.Node) -> None:
-    """One way to a disk of several NVMe controllers: below the function is no other disk (drivers/nvme/host/multipath.c)."""
-    way = f"sys/devices/pci0000:5e/{THIRD}/nvme/nvme0/nvme0c0n1"
-    fake.put(f"{way}/hidden", "1\n")
-    (fake.root / "sys/block").mkdir(parents=True, exist_ok=True)
-    (fake.root / "sys/block/nvme0c0n1").symlink_to(f"../../{way}")
-
-
-def way_to_nothing(fake: node.Node) -> str:
-    add_way(fake)
-    return "its disk /dev/nvme0c0n1 cannot be checked"
-
-
-def of_several_controllers(fake: node.Node) -> str:
-    add_way(fake)
-    subsystem = "sys/devices/virtual/nvme-subsystem/nvme-subsys0"
-    fake.put(f"{subsystem}/nvme0n1/dev", "259:1\n")
-    fake.put("/dev/nvme0n1", "")
-    (fake.root / "sys/block/nvme0n1").symlink_to(f"../../{subsystem}/nvme0n1")
-    (fake.root / subsystem / "nvme0").symlink_to(f"../../../pci0000:5e/{THIRD}/nvme/nvme0")
-    (fake.root / "sys/class/nvme-subsystem").mkdir(parents=True)
-    (fake.root / "sys/class/nvme-subsystem/nvme-subsys0").symlink_to(f"../../../{subsystem}")
-    append(fake, "/proc/1/mountinfo", "99 1 259:1 / /srv rw - ext4 /dev/disk rw\n")
-    return f"its disk /dev/nvme0n1 is mounted: {UNMOUNT}"
-
-
-USES = (
-    up, enslaved, hidden, unreadable, with_functions, mounted, of_btrfs, swap, of_raid, without_table, without_file, way_to_nothing,
-    of_several_controllers, whole_mounted, whole_of_lvm,
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("use", USES, ids=lambda use: use.__name__)
-def test_what_the_machine_uses_is_never_taken_from_it(rolled: node.Node, use: t.Callable[[node.Node], str]) -> None:
-    said = use(rolled)
+@pytest.mark.parametrize("use", USES)
+def test_what_the_machine_uses_is_never_taken_from_it(rolled: node.Node, use: str) -> None:
+    there, said = USES[use]
+    put_there(rolled, there)
     before = rolled.fingerprint()
     host = rolled.host()
     assert services.start(rolled, OTHER, host) is None
@@ -496,7 +415,7 @@ def test_what_the_machine_uses_is_never_taken_from_it(rolled: node.Node, use: t.
 
 
 def test_a_disk_that_the_kernel_has_given_to_another_keeps_its_driver(rolled: node.Node) -> None:
-    add_disk(rolled)
+    put_there(rolled, DISK)
     asked: list[str] = []
     host = rolled.host()
     host.is_claimed = lambda path: bool(asked.append(path))  # type: ignore[method-assign]
@@ -527,7 +446,6 @@ def test_an_interface_that_comes_up_at_the_last_moment_keeps_its_driver(rolled: 
 
 
 def test_a_node_without_the_driver_or_the_iommu_says_so(fake: node.Node) -> None:
-    equip(fake)
     shutil.rmtree(fake.root / "sys/bus/pci/drivers/vfio-pci")
     before = fake.fingerprint()
     with pytest.raises(CorralError, match="driver vfio-pci is not there: modprobe vfio-pci"):
@@ -541,7 +459,6 @@ def test_a_node_without_the_driver_or_the_iommu_says_so(fake: node.Node) -> None
 
 
 def test_check_mode_foretells_it_and_writes_nothing(fake: node.Node) -> None:
-    equip(fake)
     before, host = fake.fingerprint(), fake.host()
     declared = profile.parse(PROFILE)
     plan = planning.plan_profile(host, planning.compile_profile(host, declared, fresh=True), declare=True)
@@ -597,24 +514,8 @@ def test_a_group_that_a_process_has_open_waits(rolled: node.Node) -> None:
 # What happens meanwhile
 
 
-def test_one_that_was_bound_by_hand_is_bound_again_and_the_list_is_set_again(rolled: node.Node) -> None:
-    host = rolled.host()
-    rolled.pci.write(f"/sys/bus/pci/devices/{FIRST}/driver_override", "\n")
-    rolled.pci.unbind(FIRST)
-    rolled.pci.probe(FIRST)
-    assert runs.tick(host) == 2
-    assert bound(rolled) == {FIRST: VFIO, SECOND: VFIO}
-    assert any("DeviceAllow=" in act for act in host.acts)
-    in_sync(rolled)
-    services.stop(rolled, DPDK)
-    roll_out(rolled, only("later"))
-    assert bound(rolled) == {}
-
-
 def test_a_run_that_binds_again_and_fails_later_leaves_no_override_behind(rolled: node.Node) -> None:
-    rolled.pci.write(f"/sys/bus/pci/devices/{FIRST}/driver_override", "\n")
-    rolled.pci.unbind(FIRST)
-    rolled.pci.probe(FIRST)
+    rolled.pci.bind_anew(FIRST)
     data = profile_with(pids={"per_workload": 64})
     probe = rolled.clone(rolled.root.with_name("probe"))
     host = probe.host()
@@ -632,9 +533,7 @@ def test_a_run_that_binds_again_and_fails_later_leaves_no_override_behind(rolled
 
 
 def test_one_that_got_another_driver_and_is_in_use_is_left_alone(rolled: node.Node) -> None:
-    rolled.pci.write(f"/sys/bus/pci/devices/{FIRST}/driver_override", "\n")
-    rolled.pci.unbind(FIRST)
-    rolled.pci.probe(FIRST)
+    rolled.pci.bind_anew(FIRST)
     rolled.pci.bring("ens0", up=True)
     assert runs.tick(rolled.host()) == 2
     (item,) = status(rolled)["items"]
@@ -659,7 +558,6 @@ def test_one_that_is_unplugged_is_forgotten_with_its_workload(rolled: node.Node)
 def test_a_card_that_the_machine_uses_is_no_fault_unless_a_workload_has_it(
     fake: node.Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    equip(fake)
     fake.pci.bring("ens3", up=True)
     assert roll_out(fake, only("later")).error == ""
     capsys.readouterr()
@@ -672,9 +570,7 @@ def test_a_card_that_the_machine_uses_is_no_fault_unless_a_workload_has_it(
     assert (uplink["healthy"], uplink["in_use"]) == (False, True)
     assert services.start(fake, LATER)
     assert runs.command(fake.host(), "devices") == 0
-    fake.pci.write(f"/sys/bus/pci/devices/{FIRST}/driver_override", "\n")
-    fake.pci.unbind(FIRST)
-    fake.pci.probe(FIRST)
+    fake.pci.bind_anew(FIRST)
     fake.pci.bring("ens0", up=True)
     assert runs.command(fake.host(), "devices") == 2
 
@@ -774,7 +670,6 @@ def rebooted(fake: node.Node) -> None:
 def test_what_the_machine_used_before_a_reboot_is_given_to_nobody_while_it_starts(
     fake: node.Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    equip(fake)
     fake.pci.bring("ens2", up=True)
     assert roll_out(fake, only("later")).error == ""
     runs.tick(fake.host())
@@ -796,7 +691,6 @@ def test_what_the_machine_used_before_a_reboot_is_given_to_nobody_while_it_start
 
 
 def test_what_the_machine_uses_is_kept_where_it_changes_and_goes_with_the_profile(fake: node.Node) -> None:
-    equip(fake)
     assert roll_out(fake, only("later")).error == ""
     runs.tick(fake.host())
     assert not fake.has(state.PCI_USED), "nothing is used"
@@ -813,7 +707,6 @@ def test_what_the_machine_uses_is_kept_where_it_changes_and_goes_with_the_profil
 
 
 def test_a_record_that_cannot_be_written_is_drift_until_there_is_room(fake: node.Node) -> None:
-    equip(fake)
     assert roll_out(fake, only("later")).error == ""
     runs.tick(fake.host())
     fake.pci.bring("ens3", up=True)
@@ -840,7 +733,6 @@ def test_a_record_that_cannot_be_written_is_drift_until_there_is_room(fake: node
 def test_a_record_that_is_none_holds_everything_back_while_the_node_starts(
     text: str, fake: node.Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    equip(fake)
     assert roll_out(fake, only("later")).error == ""
     fake.put(state.PCI_USED, text)
     rebooted(fake)
@@ -855,7 +747,6 @@ def test_a_record_that_is_none_holds_everything_back_while_the_node_starts(
 
 
 def test_what_a_workload_has_is_not_what_the_machine_uses(fake: node.Node) -> None:
-    equip(fake)
     assert roll_out(fake, only("later")).error == ""
     assert services.start(fake, LATER)
     runs.tick(fake.host())
@@ -864,7 +755,6 @@ def test_what_a_workload_has_is_not_what_the_machine_uses(fake: node.Node) -> No
 
 
 def test_a_record_of_long_ago_holds_nothing_back_on_a_node_that_has_started(fake: node.Node) -> None:
-    equip(fake)
     fake.pci.bring("ens2", up=True)
     assert roll_out(fake, only("later")).error == ""
     runs.tick(fake.host())
@@ -881,7 +771,6 @@ def test_a_record_of_long_ago_holds_nothing_back_on_a_node_that_has_started(fake
 def test_an_interface_that_goes_down_at_a_shutdown_is_used_by_the_machine_all_the_same(
     fake: node.Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    equip(fake)
     fake.pci.bring("ens2", up=True)
     assert roll_out(fake, only("later")).error == ""
     runs.tick(fake.host())
