@@ -18,11 +18,12 @@ from .files import Host
 
 
 class Bound(NamedTuple):
-    """The CPUs that the kubelet which kubelet.service runs, or would run, keeps off pods.
+    """The CPUs that the kubelet of kubelet.service keeps off pods, whether or not the kubelet runs.
 
-    ``reserved`` are those that its files reserve, without ``pods``, those that its state file has for pods (None: it does not say): all of
-    them where the files let no pod run on reserved CPUs (``is_strict``), else those of single pods. ``unread``: why the files cannot be
-    read. ``doubt``: why the kubelet may reserve others until it starts again, by ``file``; ``newer`` are the files that it has not read.
+    ``reserved``: the CPUs that its files reserve, without ``pods``, the CPUs that its state file has for pods (None: the state file does
+    not say). ``is_strict``: the files let no pod run on reserved CPUs, and ``pods`` are the CPUs of all pods; else ``pods`` are CPUs that
+    a single pod has alone. ``unread`` says why the files cannot be read; ``doubt`` why the kubelet may reserve other CPUs until it starts
+    again, which ``file`` shows. ``newer``: the files that the running kubelet has not read.
     """
 
     reserved: frozenset[int]
@@ -35,10 +36,9 @@ class Bound(NamedTuple):
 
 
 def bound(host: Host) -> Bound:
-    """What bounds the pools and the grants beside the kubelet.
+    """What the kubelet keeps off pods, by its files and by its state file.
 
-    That follows from its files and from its state file: a file that is gone, or came with its earlier time, tells of no change that the
-    kubelet has not read.
+    The files alone do not tell: no time of a file shows that the running kubelet has read another one, which is gone by now.
     """
     config = other_agents.configured_kubelet(host)
     is_strict = config.policy == "static" and config.strict
@@ -69,10 +69,10 @@ def of_pods(host: Host, file: str, *, is_strict: bool) -> t.Optional[frozenset[i
 
 
 def for_pools(host: Host, wanted: frozenset[int]) -> frozenset[int]:
-    """The CPUs that the pools may have, of those that are ``wanted``: another one could be a pod's own.
+    """The CPUs that the pools may have, where the profile's pools are ``wanted``: any other CPU could be a pod's own.
 
-    A kubelet of which it is not known what it reserves does as when the pools were published last; only what it will reserve as well once
-    it starts again counts. Of a kubelet that reserves none by its files what its state file has for pods alone is left to them.
+    Where the files leave a doubt, the kubelet keeps off pods what it did when the pools were published last, and of that only what its
+    files reserve as well counts. Beside a kubelet whose files reserve nothing, pods keep the CPUs that the state file has for them.
     """
     found = bound(host)
     pods = found.pods or cpuset.EMPTY

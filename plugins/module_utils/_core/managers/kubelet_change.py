@@ -122,15 +122,12 @@ def state_under(host: Host, seen: Observation, config: Config, context: Context)
         pod for pod, own in (pod_findings.exclusive_of(cpus) if cpus else {}).items() if own and cpu_file.refusal
     }
     assigned |= set(memory.containers) if memory and memory_file.refusal else set()
+    # Bytes that are no UTF-8 stay as they are.
+    texts = [(host.read_bytes(one.path) or b"").decode("utf-8", "surrogateescape") for one in refused]
     found = [
-        RefusedFile(one.path, text_of(host, one.path), host.mode(one.path) or 0o600, one.refusal) for one in refused
+        RefusedFile(one.path, text, host.mode(one.path) or 0o600, one.refusal) for one, text in zip(refused, texts)
     ]
     return StateFiles(tuple(found), running, tuple(sorted(names[pod] for pod in assigned if pod in names)), absent)
-
-
-def text_of(host: Host, path: str) -> str:
-    """A file's text, bytes that are no UTF-8 kept as they are."""
-    return (host.read_bytes(path) or b"").decode("utf-8", "surrogateescape")
 
 
 def problems(state: StateFiles, hook: t.Optional[str], way_out: str = WAY_OUT) -> list[Problem]:

@@ -49,17 +49,16 @@ def state_item(one: kubelet_change.RefusedFile, steps: t.Sequence[Step], disrupt
 
 def overridden_item(host: Host, one: Difference) -> Change:
     """The item of a key that a later file or a flag sets."""
+    file = "" if one.origin == DEFAULT else one.origin
+    reason = f"{file} sorts after {DROPIN}: remove the key there, or declare its value"
     if one.origin.startswith("--"):
         file = kubelet_unit.file_of_flag(host, one.origin)
         reason = f"the flag {one.origin} in {file} wins over every file: remove it there, or declare its value"
-        return Change(NAME, one.key, "value", one.actual, one.wanted, reason, file, (), UNCHANGEABLE)
-    if one.origin == DEFAULT:
+    elif not file:
         reason = (
             "the kubelet adds its default thresholds (mergeDefaultEvictionSettings): set that to false, or declare them"
         )
-        return Change(NAME, one.key, "value", one.actual, one.wanted, reason, "", (), UNCHANGEABLE)
-    reason = f"{one.origin} sorts after {DROPIN}: remove the key there, or declare its value"
-    return Change(NAME, one.key, "value", one.actual, one.wanted, reason, one.origin, (), UNCHANGEABLE)
+    return Change(NAME, one.key, "value", one.actual, one.wanted, reason, file, (), UNCHANGEABLE)
 
 
 def older_than_files(host: Host, seen: Observation, context: Context) -> list[Change]:

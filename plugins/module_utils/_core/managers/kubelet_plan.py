@@ -39,14 +39,6 @@ from .kubelet_removal import held, hook_left
 from .kubelet_target import Target, wanted_of, write_steps
 
 
-def plan_section(host: Host, kubelet: Kubelet, context: Context) -> Part:
-    """The part of a profile with the section."""
-    seen = kubelet_observed.observe(host, context)
-    if seen.missing:
-        return without(host, seen, kubelet, context)
-    return decide(host, seen, kubelet, context)
-
-
 def plan_beside(host: Host, context: Context) -> Part:
     """The part of a profile that leaves the kubelet to others: a note where its hugepages make a state file unfit."""
     seen = kubelet_observed.observe(host, context)
@@ -72,8 +64,11 @@ def without(host: Host, seen: Observation, kubelet: Kubelet, context: Context) -
     return refused((Problem("kubelet", None, message),), "configuration", "", owned)
 
 
-def decide(host: Host, seen: Observation, kubelet: Kubelet, context: Context) -> Part:
-    """The changes that make the configuration as wanted."""
+def plan_section(host: Host, kubelet: Kubelet, context: Context) -> Part:
+    """The part of a profile with the section: the changes that make the configuration as wanted."""
+    seen = kubelet_observed.observe(host, context)
+    if seen.missing:
+        return without(host, seen, kubelet, context)
     owned = frozenset({f"file:{seen.dropin}"}) if seen.dropin else frozenset()
     try:
         found = tuple(obstacles(seen))

@@ -33,7 +33,7 @@ if t.TYPE_CHECKING:
 
 GRANTS = (CPU, WORKLOADS, DEVICES)  # the managers that an admission needs
 KUBELET = kubelet.MANAGER.name
-# These runs restart no kubelet, so that their pools and grants keep to what it reserves. Of any other run its plan for the kubelet says that.
+# These runs restart no kubelet: their pools and grants keep to what the kubelet reserves. For any other run its plan for the kubelet decides.
 KEEP_KUBELET = ("tick", "timer", "admission")
 
 
@@ -104,7 +104,7 @@ def configures_kubelet(host: Host, declared: Profile) -> bool:
 
 
 def beside_kubelet(host: Host, context: Context) -> Context:
-    """The context with its pools as far as the node's kubelet allows that is not restarted; the same context where they need no bound."""
+    """The context with its pools bounded by what the node's kubelet reserves now; the same context where the pools need no bound."""
     if (
         context.declared_pools is not None
         or context.profile.cpu is None

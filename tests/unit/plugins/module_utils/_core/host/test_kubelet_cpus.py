@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from _core.host import kubelet_cpus, other_agents, state
 from _core.host.files import Host
+from _core.model.status import conflicts
 from _core.model.values import cpuset
 
 
@@ -39,7 +40,9 @@ def test_the_pools_have_no_cpu_that_a_pod_may_get(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    config = other_agents.Kubelet("config.yaml", "static", cpuset.parse(files), newer=("config.yaml",) * is_newer)
+    config = conflicts.KubeletCpuManager(
+        "config.yaml", "static", cpuset.parse(files), newer=("config.yaml",) * is_newer
+    )
     monkeypatch.setattr(other_agents, "configured_kubelet", lambda dummy: config)
     monkeypatch.setattr(kubelet_cpus, "of_pods", lambda *dummy, **more: cpuset.parse(of_pods))
     file = tmp_path / state.PUBLISHED[1].lstrip("/")
