@@ -21,6 +21,7 @@ from _core.model.plan.plan import UNCHANGEABLE, Outcome
 from _core.model.profile import profile
 from _core.model.systemd import agent_units
 from _core.model.systemd.unit_property import ETC
+from _core.model.values import cpuset
 from _core.pipeline import applying, planning
 
 STATE = "/var/lib/corral"
@@ -181,6 +182,18 @@ def test_who_is_taken_back_last_leaves_no_file_that_looks_like_a_lost_one(rolled
     assert not rolled.has(ADMITTED)
     assert not rolled.has(f"{ADMITTED}.previous")
     assert workload_files.admitted_or_damage(rolled.host()) == ((), "")
+
+
+def test_an_admission_takes_the_cpus_of_a_grant_from_its_slice_where_only_an_earlier_checkpoint_is_left(
+    rolled: node.Node,
+) -> None:
+    granted = held(rolled)
+    earlier = json.loads(rolled.get(CHECKPOINT))["data"]
+    earlier["grants"][0]["cpus"] = "3"
+    rolled.put(f"{CHECKPOINT}.previous", state.checked_text(earlier))
+    rolled.put(CHECKPOINT, "{")
+    found = workload_files.grants_in_force(rolled.host())
+    assert {one.workload: cpuset.format(one.cpus) for one in found} == granted != {"dataplane": "3"}
 
 
 def test_a_profile_that_is_removed_takes_grants_and_admissions_with_it(rolled: node.Node) -> None:
