@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Names of users and groups as numbers, as the node knows them."""
+"""The ids of users and groups, looked up by name."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from .files import Host
 
 
 def user_id(host: Host, number: t.Optional[int], name: t.Optional[str]) -> t.Optional[int]:
-    """The uid that a profile names by number or name; None when it names none or the node does not know it."""
+    """The uid that a profile gives as a number or a name; None when it gives neither or the node does not know the name."""
     return number if name is None else lookup(host, "/etc/passwd", name)
 
 
 def group_id(host: Host, number: t.Optional[int], name: t.Optional[str]) -> t.Optional[int]:
-    """The gid that a profile names by number or name; None when it names none or the node does not know it."""
+    """The gid that a profile gives as a number or a name; None when it gives neither or the node does not know the name."""
     return number if name is None else lookup(host, "/etc/group", name)
 
 
 def user_name(host: Host, number: int) -> str:
-    """The name of a uid in passwd(5); the number where it has no entry there."""
+    """The name of a uid in passwd(5); the number where the uid has no entry there."""
     lines = (line.split(":") for line in (host.read("/etc/passwd") or "").splitlines())
     return next((fields[0] for fields in lines if fields[2:3] == [str(number)]), str(number))
 
 
 def lookup(host: Host, path: str, name: str) -> t.Optional[int]:
-    """The third field of the line of ``name`` (passwd(5), group(5)); on a live node other sources too (nsswitch.conf)."""
+    """The id of ``name`` by its line's third field (passwd(5), group(5)); on a live node also from other sources (nsswitch.conf)."""
     for line in (host.read(path) or "").splitlines():
         fields = line.split(":")
         if fields[0] == name and len(fields) > 2 and fields[2].isdecimal():
@@ -38,9 +38,9 @@ def lookup(host: Host, path: str, name: str) -> t.Optional[int]:
 
 
 def other_sources(host: Host, database: str, name: str) -> t.Optional[int]:
-    """The id of an account of a live node whose name is not in ``database`` (/etc/passwd, /etc/group) itself.
+    """The id of an account of a live node that is not in ``database`` (/etc/passwd, /etc/group); None for an unknown name.
 
-    The sources are those of nsswitch.conf(5); None for a name that none of them knows.
+    The sources are those of nsswitch.conf(5).
     """
     number = None
     if host.live:

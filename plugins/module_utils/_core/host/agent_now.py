@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What systemd and the kernel say of the agent now: asked where the status is older than it may be."""
+"""The agent's state now, by systemd and the kernel: asked where the recorded status is too old."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.
 
 
 def ask(host: Host) -> t.Optional[Agent]:
-    """The agent's units and the holder of the lock; None where systemd does not answer, or there is none to ask (a tree)."""
+    """The agent's units and the holder of the lock; None for a tree, and where systemd does not answer."""
     if not host.answers or not systemd.runs(host):
         return None
     argv = ("systemctl", "show", f"--property={','.join(PROPERTIES)}", "--", TIMER, SERVICE)
     answer = host.run(*argv, timeout=SECONDS)
-    blocks = [dict(line.partition("=")[::2] for line in one.splitlines()) for one in answer.out.strip().split("\n\n")]
+    blocks = [dict(line.partition("=")[::2] for line in part.splitlines()) for part in answer.out.strip().split("\n\n")]
     if answer.code or len(blocks) != 2:
         return None
     now = time.monotonic() if host.runs_commands else host.uptime()
@@ -43,7 +43,7 @@ def ask(host: Host) -> t.Optional[Agent]:
 
 
 def unit_of(block: t.Mapping[str, str], now: float) -> UnitStatus:
-    """A unit by what ``systemctl show`` prints."""
+    """A unit's status out of the fields of ``systemctl show``."""
     active = block.get("ActiveState", "")
     began = float(block.get("InactiveExitTimestampMonotonic") or 0) / 1e6
     checked = block.get("ConditionTimestampMonotonic", "0") != "0"
@@ -60,12 +60,12 @@ def span(text: str) -> float:
 
 
 def holder(host: Host, but: str) -> str:
-    """The process that holds the node's lock (proc_locks(5)); "" where none does, or the process ``but``.
+    """The process that holds the node's lock (proc_locks(5)); "" where no process does, or only the process ``but``.
 
-    Any user may have a file with the same inode number on another file system, and so many locks that the table is too large to be read.
+    Any user may lock a file with the same inode number on another file system, or hold more locks than can be read.
     """
-    found = host.found(LOCK)
-    file = found and f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    lock_file = host.found(LOCK)
+    file = lock_file and f"{os.major(lock_file.st_dev):02x}:{os.minor(lock_file.st_dev):02x}:{lock_file.st_ino}"
     table: t.Optional[str] = host.if_readable(host.read, "/proc/locks")
     for line in (table or "").splitlines():
         words = line.split()

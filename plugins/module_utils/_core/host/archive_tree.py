@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A snapshot, read into memory: a tar archive, as it is or compressed by gzip, bzip2 or xz.
+"""A snapshot read into memory: a tar archive, plain or compressed by gzip, bzip2 or xz.
 
-Nothing is unpacked onto a disk. The archive is read here, not by tarfile, because tarfile takes any number of bytes for a name, and
-as many entries as there are. The bounds: Corral's largest recorded machine, with 128 CPUs, has 11,565 entries, 11 MB of tar in
-0.3 MB of gzip, names of 137 bytes in 8 folders, and no file above 54 kB. One with 1,024 CPUs has eight times as many.
+Nothing is unpacked onto a disk. tarfile is not used because it bounds neither the length of a name nor the number of entries. For
+comparison: the largest recorded machine, with 128 CPUs, has 11,565 entries, 11 MB of tar in 0.3 MB of gzip, names of 137 bytes in 8
+folders, and no file above 54 kB. A machine with 1,024 CPUs has eight times as many.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from ..model.values.errors import CorralError, refusal
 from .files import READ_LIMIT
 from .user_file import regular_file
 
-MOST_PACKED = 32 << 20  # bytes of the file, where it is compressed
+MOST_PACKED = 32 << 20  # bytes of a compressed file
 MOST_BYTES = 256 << 20  # of the tar: 1 KiB for the smallest file
 MOST_KEPT = 64 << 20  # of the files' contents and names
-MOST_ENTRIES = 200_000  # folders without an entry of their own included
+MOST_ENTRIES = 200_000  # with folders that have no entry of their own
 MOST_OF_HEADER = 64 << 10  # of an extended header: two names, each as long as PATH_MAX, and attributes
-MOST_RECORDS = 64  # in one of those
+MOST_RECORDS = 64  # in an extended header
 LONGEST_PATH, LONGEST_NAME, DEPTH = 4095, 255, 64
 LAST_SECOND = 253402300799  # of the year 9999
 PIECE = 256 << 10
-DICTIONARY = 128 << 20  # what xz may take: xz -9 takes 65 MiB
+DICTIONARY = 128 << 20  # the memory that xz may take: xz -9 takes 65 MiB
 
 BLOCK = 512
 EMPTY = bytes(BLOCK)
@@ -46,7 +46,7 @@ MADE_BY = "make one with corral snapshot"
 
 
 class Entry:
-    """A file, folder or link, with the fields of os.stat_result that are asked for."""
+    """A file, folder or link, with the fields of os.stat_result that callers use."""
 
     __slots__ = ("content", "st_mode", "st_mtime")
 
@@ -56,28 +56,28 @@ class Entry:
         self.content = content
 
     st_ino = st_rdev = st_uid = 0
-    st_nlink = 1  # They are not counted.
+    st_nlink = 1  # An archive does not count links.
 
     @property
     def st_ctime(self) -> int:
-        """When it changed last: an archive has no other time."""
+        """When the entry changed last: an archive has no other time."""
         return self.st_mtime
 
     @property
     def st_mtime_ns(self) -> int:
-        """When it was written, in nanoseconds."""
+        """When the entry was written, in nanoseconds."""
         return self.st_mtime * 10**9
 
     st_ctime_ns = st_mtime_ns
 
     @property
     def st_size(self) -> int:
-        """Its bytes."""
+        """The size in bytes."""
         return len(self.content)
 
 
 class ArchiveTree:
-    """Paths are real ones: "" is the root, and no part of them is a link, ".." or "."."""
+    """A tree of entries by real paths: "" is the root, and no part of a path is a link, ".." or "."."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -97,10 +97,10 @@ class ArchiveTree:
             self.root = only if isinstance(only.content, dict) else self.root
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Nothing to close: the archive is in memory."""
 
     def look(self, path: str) -> Entry:
-        """What is there."""
+        """The entry at a path."""
         here = self.root
         for name in path.split("/")[1:]:
             inner = here.content.get(name) if isinstance(here.content, dict) else None
@@ -133,7 +133,7 @@ class ArchiveTree:
         return refusal(f"{message}: not made by corral snapshot, {MADE_BY}", path=self.source, value=name)
 
     def counted(self, more_bytes: int) -> None:
-        """Count an entry and what is kept of it."""
+        """Count an entry and the bytes that are kept of it."""
         self.count += 1
         self.kept += more_bytes
         if self.count > MOST_ENTRIES:
@@ -142,8 +142,8 @@ class ArchiveTree:
             raise refusal(f"has more than {MOST_KEPT >> 20} MiB of files: record less, or {MADE_BY}", path=self.source)
 
     def fill(self, source: Bytes) -> None:
-        """Read every entry."""
-        more: dict[str, bytes] = {}  # what extended headers say of the next entry
+        """Read every entry of the archive."""
+        more: dict[str, bytes] = {}  # the fields of extended headers for the next entry
         try:
             header = source.take(BLOCK)
         except EOFError:
@@ -169,7 +169,7 @@ class ArchiveTree:
             header = source.take(BLOCK)
 
     def add(self, source: Bytes, header: bytes, size: int, more: t.Mapping[str, bytes]) -> None:
-        """Read one entry."""
+        """Read one entry's content, and put it into the tree."""
         kind = header[156:157]
         name = decoded(more["path"]) if "path" in more else name_of(header)
         parts = self.parts_of(name)
@@ -193,13 +193,13 @@ class ArchiveTree:
         else:
             if size > MOST_BYTES:
                 raise too_long()
-            data = source.take(min(size, READ_LIMIT + 1))  # What is larger is not read, as on a machine.
+            data = source.take(min(size, READ_LIMIT + 1))  # A larger file cannot be read on a machine either.
             self.counted(len(data))
             source.skip(size - len(data) + -size % BLOCK)
             self.put(name, parts, Entry(stat.S_IFREG | mode, written, data))
 
     def parts_of(self, name: str) -> list[str]:
-        """The names of the folders of an entry, and its own."""
+        """The names of an entry's folders, and its own name last."""
         if name.startswith("/"):
             raise self.refused(name, "is an absolute path")
         if "\0" in name:
@@ -212,7 +212,7 @@ class ArchiveTree:
         return parts
 
     def put(self, name: str, parts: list[str], entry: Entry) -> None:
-        """Set an entry in its folder; folders without an entry of their own are made."""
+        """Set an entry in its folder; missing folders are made."""
         here = self.root
         if not parts:
             if not isinstance(entry.content, dict):
@@ -238,30 +238,30 @@ class ArchiveTree:
 
 
 class Bytes:
-    """The bytes of a tar, in turn, MOST_BYTES of them at most."""
+    """The bytes of a tar in turn, at most MOST_BYTES."""
 
     def __init__(self, source: t.Iterator[bytes]) -> None:
         self.source = source
         self.piece, self.at, self.seen = b"", 0, 0
 
     def take(self, size: int) -> bytes:
-        """The next bytes. Raises EOFError where there are fewer."""
+        """The next ``size`` bytes. Raises EOFError where fewer are left."""
         if size <= len(self.piece) - self.at:
             self.at += size
             return self.piece[self.at - size : self.at]
-        found = []
+        parts = []
         while size:
-            found.append(self.piece[self.at : self.at + size])
+            parts.append(self.piece[self.at : self.at + size])
             size -= self.passed(size)
-        return b"".join(found)
+        return b"".join(parts)
 
     def skip(self, size: int) -> None:
-        """Pass by the next bytes."""
+        """Skip the next ``size`` bytes."""
         while size:
             size -= self.passed(size)
 
     def passed(self, size: int) -> int:
-        """Pass by some of the next bytes; how many there were."""
+        """Skip at most ``size`` bytes, as many as the present piece has; returns their number."""
         done = min(size, len(self.piece) - self.at)
         self.at += done
         if done < size:
@@ -279,7 +279,7 @@ def too_long() -> Exception:
 
 
 def pieces(file: t.BinaryIO) -> t.Iterator[bytes]:
-    """The bytes of an archive without its compression. Raises what the method of compression raises."""
+    """The decompressed bytes of an archive. Raises the errors of its decompressor."""
     start = file.read(BLOCK)
     file.seek(0)
     make = method_of(start)
@@ -290,22 +290,22 @@ def pieces(file: t.BinaryIO) -> t.Iterator[bytes]:
         raise ValueError(f"it has more than {MOST_PACKED >> 20} MiB, compressed")
     data = file.read(PIECE)
     while data:
-        machine = make()
-        while not machine.eof:
-            piece = machine.decompress(data, PIECE)
-            # zlib hands back what it has not used, the others keep it.
-            data = getattr(machine, "unconsumed_tail", b"")
+        decompressor = make()
+        while not decompressor.eof:
+            piece = decompressor.decompress(data, PIECE)
+            # zlib returns the bytes that it has not used, the others keep them.
+            data = getattr(decompressor, "unconsumed_tail", b"")
             if piece:
                 yield piece
-            elif not data and not machine.eof and getattr(machine, "needs_input", True):
+            elif not data and not decompressor.eof and getattr(decompressor, "needs_input", True):
                 data = file.read(PIECE)
                 if not data:
                     raise EOFError("it ends too early")
-        data = machine.unused_data or file.read(PIECE)
+        data = decompressor.unused_data or file.read(PIECE)
 
 
 def method_of(start: bytes) -> t.Optional[t.Callable[[], t.Any]]:
-    """What makes the decompressor for a file that starts so; None for a tar as it is."""
+    """The constructor of the decompressor for a file with these first bytes; None for a plain tar."""
     if start.startswith(b"\x1f\x8b"):
         return lambda: zlib.decompressobj(16 + zlib.MAX_WBITS)
     if start.startswith(b"BZh"):
@@ -336,7 +336,7 @@ def number(field: bytes) -> int:
 
 
 def name_of(header: bytes) -> str:
-    """The name in a header; that of POSIX may have its beginning in a field of its own."""
+    """The name in a header; POSIX headers may have the name's beginning in a second field."""
     name, prefix = header[:100].partition(b"\0")[0], b""
     if header[257:263] == b"ustar\0":
         prefix = header[345:500].partition(b"\0")[0]
@@ -344,7 +344,7 @@ def name_of(header: bytes) -> str:
 
 
 def records(data: bytes) -> t.Iterator[tuple[str, bytes]]:
-    """The keys and values of an extended header of POSIX: ``LENGTH KEY=VALUE`` and a line feed each."""
+    """The keys and values of an extended header of POSIX: each is ``LENGTH KEY=VALUE`` and a line feed."""
     at = 0
     for dummy in range(MOST_RECORDS):
         if at >= len(data) or data[at] == 0:

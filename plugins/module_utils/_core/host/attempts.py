@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The last requests for hugepages, partitions and CPUs of units that are not declared: repeated at most every ten minutes."""
+"""The last attempts to get hugepages, partitions and CPUs of undeclared units: repeated at most every ten minutes."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from .files import Host
 
 
 def read(host: Host) -> dict[str, Attempt]:
-    """When each pool, partition and unmanaged unit was last asked for what may be refused, by its path."""
+    """The last attempt for each pool, partition and undeclared unit, by its path."""
     data = state.read_json(host, state.ATTEMPTS)
-    found = {}
+    attempts = {}
     for path, row in data.items() if isinstance(data, dict) else ():
         try:
-            found[path] = Attempt(int(row[0]), int(row[1]), float(row[2]))
+            attempts[path] = Attempt(int(row[0]), int(row[1]), float(row[2]))
         except (TypeError, ValueError, IndexError, KeyError):
             continue
-    return found
+    return attempts
 
 
 def frees_cpus(step: Step) -> bool:
@@ -34,8 +34,8 @@ def frees_cpus(step: Step) -> bool:
 
 
 def save(host: Host, steps: t.Sequence[Step], failed: t.Sequence[Step] = ()) -> None:
-    """Record how many pages the kernel gave for the pools that were just requested, which partitions it refused, and which
-    control groups systemd gave no CPUs (``failed``).
+    """Record the pages that the kernel gave for the pools of ``steps``, the partitions that it refused, and the control groups that got no
+    CPUs from systemd (``failed``).
     """
     requested = [step for step in steps if step.kind == "pool"]
     refused = [
@@ -43,12 +43,12 @@ def save(host: Host, steps: t.Sequence[Step], failed: t.Sequence[Step] = ()) -> 
         for step in failed
         if step.name == "AllowedCPUs" and cgroup.exists(host, step.target)
     ]
-    if not refused:  # Else they are why a partition is invalid, and the next observation sees that they are gone.
+    if not refused:  # A refused control group makes a partition invalid, and the next observation sees when it is gone.
         refused = [
             step.target
             for number, step in enumerate(steps)
             if step.kind == "partition" and "invalid" in (host.read(step.target) or "")
-            # Where other CPUs became free after it, the next observation may find that the reason is gone.
+            # Where a later step frees CPUs, the next observation may find that the reason is gone.
             if not any(map(frees_cpus, steps[number + 1 :]))
         ]
     tried = [step.target for step in steps if step.kind == "partition"] if host.exists(state.ATTEMPTS) else []
@@ -64,19 +64,19 @@ def save(host: Host, steps: t.Sequence[Step], failed: t.Sequence[Step] = ()) -> 
 
 
 def forget_mended(host: Host) -> None:
-    """Forget the partitions that are in force by now, or gone: what a later fault needs is another attempt."""
+    """Forget the partitions that are valid now, or gone: a later fault is tried at once."""
     attempts = read(host)
-    left = {target: one for target, one in attempts.items() if not is_mended(host, target)}
+    left = {target: attempt for target, attempt in attempts.items() if not is_mended(host, target)}
     if left != attempts:
         write(host, left)
 
 
 def is_mended(host: Host, target: str) -> bool:
-    """Whether a partition that was refused is valid now, or gone with its slice."""
+    """Whether a refused partition is valid now, or gone with its slice."""
     return target.endswith("/cpuset.cpus.partition") and "invalid" not in (host.read(target) or "")
 
 
 def write(host: Host, attempts: t.Mapping[str, Attempt]) -> None:
-    """Replace the file."""
+    """Replace the file of attempts."""
     lock.own_folder(host, state.RUN, 0o755)
     host.write_file(state.ATTEMPTS, json.dumps(attempts) + "\n", state.PRIVATE)

@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """Reading control groups, of either version (kernel: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/).
 
-systemd has one tree of units. In v2 it is in one hierarchy; in v1 in several, one for each controller and one
-(name=systemd) that only groups processes; in hybrid mode systemd keeps that one as well.
+systemd has one tree of units. In v2 this tree is in one hierarchy. In v1 there is one hierarchy for each controller, and name=systemd,
+which only groups processes; in hybrid mode systemd keeps name=systemd beside v2.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .files import Host
 
 ROOT = "/sys/fs/cgroup"
 CPUSETS = f"{ROOT}/cpuset"
-# Files of every control group of v1. For other names a look tells files of its controller from groups.
+# The files of every control group of v1. Any other name is a controller's file or a group: only a look tells.
 FILES_V1 = frozenset({"cgroup.clone_children", "cgroup.procs", "notify_on_release", "tasks"})
 
 
 class Cpus(NamedTuple):
-    """``requested``: cpuset.cpus (None: the file is not there; empty: never set); ``effective``: what is in force."""
+    """``requested``: cpuset.cpus (None: no such file; empty: never set); ``effective``: the CPUs in force."""
 
     requested: t.Optional[frozenset[int]]
     effective: t.Optional[frozenset[int]]
@@ -53,7 +53,7 @@ def exists(host: Host, unit: str) -> bool:
 
 
 def cpus(host: Host, unit: str) -> Cpus:
-    """The CPUs of a unit (v2). Without a cpuset of its own it runs on what its nearest ancestor with one has."""
+    """The CPUs of a unit (v2); a unit without a cpuset has the effective CPUs of its nearest ancestor with a cpuset."""
     return cpus_at(host, path_of(unit))
 
 
@@ -68,14 +68,14 @@ def cpus_at(host: Host, path: str) -> Cpus:
 
 
 def exclusive(host: Host, path: str) -> frozenset[int]:
-    """The CPUs that a control group, or one in it, is to have as a partition and no sibling as one (kernel 6.7 and later)."""
+    """The exclusive CPUs of a control group (kernel 6.7 and later): no sibling can be a partition with them."""
     return cpu_list(host.read(f"{path}/cpuset.cpus.exclusive")) or frozenset()
 
 
 def rest(host: Host) -> frozenset[int]:
-    """The CPUs that partitions leave to all others (v2)."""
-    found = cpu_list(host.read(f"{ROOT}/cpuset.cpus.effective"))
-    return found or cpu_list(host.read("/sys/devices/system/cpu/online")) or frozenset()
+    """The CPUs that partitions leave to all other control groups (v2)."""
+    effective = cpu_list(host.read(f"{ROOT}/cpuset.cpus.effective"))
+    return effective or cpu_list(host.read("/sys/devices/system/cpu/online")) or frozenset()
 
 
 def partition_file(unit: str) -> str:
@@ -90,7 +90,7 @@ def partition(host: Host, unit: str) -> t.Optional[str]:
 
 
 def cpu_list(text: t.Optional[str]) -> t.Optional[frozenset[int]]:
-    """A kernel CPU list as a set; None for what is absent or no list."""
+    """A kernel CPU list as a set; None without a text, or for a text that is no list."""
     if text is None:
         return None
     try:
@@ -100,12 +100,12 @@ def cpu_list(text: t.Optional[str]) -> t.Optional[frozenset[int]]:
 
 
 def populated(host: Host, unit: str) -> bool:
-    """Whether the unit's control group or one below it has a process."""
+    """Whether a process is in the unit's control group or below it."""
     return populated_at(host, path_of(unit, units(host)))
 
 
 def populated_at(host: Host, path: str) -> bool:
-    """Whether a control group of systemd's hierarchy or one below it has a process."""
+    """Whether a process is in a control group of systemd's hierarchy or below it."""
     if unified(host):
         return "populated 1" in (host.read(f"{path}/cgroup.events") or "")
     return bool(members(host, path))
@@ -116,12 +116,12 @@ def service_runs(host: Host, service: str) -> bool:
     return populated_at(host, service_group(host, service))
 
 
-# Slices with no service of the system below the first level: those of pods, of users and of Corral's workloads are many, and come and go.
+# Slices that hold no system service below their first level: pods, users and workloads of Corral have many slices, which come and go.
 MANY = ("kubepods", "user.", "corral")
 
 
 def service_group(host: Host, service: str) -> str:
-    """The control group of a service: in the slice in which it runs (Slice=), in system.slice where it does not run."""
+    """The control group of a service: in the slice where it runs (Slice=); in system.slice when it does not run."""
     root = units(host)
     usual = f"{root}/system.slice/{service}"
     if host.is_dir(usual):
@@ -131,38 +131,38 @@ def service_group(host: Host, service: str) -> str:
 
 
 def slices(host: Host, directory: str) -> list[str]:
-    """The slices below a control group, those nearest first; those within slices of pods, users and workloads are left out."""
+    """The slices below a control group, the nearest first; not the slices inside those of pods, users and workloads."""
     names = host.names_like(directory, (("", ".slice"),))
     inner_ones = [path for name in names if not name.startswith(MANY) for path in slices(host, f"{directory}/{name}")]
     return [*(f"{directory}/{name}" for name in names), *inner_ones]
 
 
 def processes_shown(host: Host, path: str, most: int = 4) -> tuple[str, ...]:
-    """Some processes in a control group with PID and name: ``4711 nginx``."""
-    found = []
+    """At most ``most`` processes in a control group and below it, with PID and name: ``4711 nginx``."""
+    shown = []
     for directory in (path, *inner(host, path)):
         for pid in host.processes(f"{directory}/cgroup.procs"):
-            found.append(f"{pid} {process.name(host, pid) or '?'}")
-            if len(found) == most:
-                return tuple(found)
-    return tuple(found)
+            shown.append(f"{pid} {process.name(host, pid) or '?'}")
+            if len(shown) == most:
+                return tuple(shown)
+    return tuple(shown)
 
 
 def inner(host: Host, directory: str, depth: int = 16) -> list[str]:
-    """The control groups below one, those nearest first."""
-    there = [f"{directory}/{name}" for name in host.folders(directory)]
-    return there + [path for one in there for path in (inner(host, one, depth - 1) if depth else ())]
+    """The control groups below a control group, the nearest first."""
+    children = [f"{directory}/{name}" for name in host.folders(directory)]
+    return children + [path for child in children for path in (inner(host, child, depth - 1) if depth else ())]
 
 
 def top_level(host: Host) -> list[str]:
-    """The control groups directly below the root, by name: units of systemd's, and others'."""
+    """The names of the control groups directly below the root, units of systemd and others."""
     return host.folders(units(host))
 
 
 def foreign_partitions(host: Host, known: t.Container[str]) -> frozenset[int]:
-    """The CPUs of valid partitions at the top level that are not of these units (v2): no other control group gets them.
+    """The CPUs of valid partitions at the top level, without the units in ``known`` (v2): no other control group gets these CPUs.
 
-    A partition of another one of ``known`` may have some of them for itself; those are left out.
+    CPUs that a partition of ``known`` requests too are left out.
     """
     own: frozenset[int] = frozenset()
     others: frozenset[int] = frozenset()
@@ -179,31 +179,31 @@ def foreign_partitions(host: Host, known: t.Container[str]) -> frozenset[int]:
 
 
 def slices_in(host: Host, outer: str) -> list[str]:
-    """The slices directly below a slice, by name; those at the top for ""."""
+    """The slices directly below a slice, by name; for "" those of the top level."""
     if outer and not exists(host, outer):
         return []
     return [name for name in host.names(path_of(outer) if outer else ROOT) if name.endswith(".slice")]
 
 
 def units_in(host: Host, outer: str) -> list[str]:
-    """The services and scopes with processes in a slice, those of its inner slices included."""
-    found = [unit for inner_slice in slices_in(host, outer) for unit in units_in(host, inner_slice)]
+    """The services and scopes with processes in a slice and its inner slices."""
+    inner_units = [unit for inner_slice in slices_in(host, outer) for unit in units_in(host, inner_slice)]
     names = [name for name in host.folders(path_of(outer)) if name.endswith((".service", ".scope"))]
-    return sorted([*found, *(name for name in names if populated_at(host, f"{path_of(outer)}/{name}"))])
+    return sorted([*inner_units, *(name for name in names if populated_at(host, f"{path_of(outer)}/{name}"))])
 
 
 def offers(host: Host, controller: str) -> bool:
-    """Whether the kernel has a controller for v2."""
+    """Whether the kernel offers a controller in v2."""
     return controller in (host.read(f"{ROOT}/cgroup.controllers") or "").split()
 
 
 def delegated(host: Host, path: str) -> list[str]:
-    """The controllers that the groups below a control group have."""
+    """The controllers that a control group gives to the groups below it."""
     return (host.read(f"{path}/cgroup.subtree_control") or "").split()
 
 
 def ancestors(path: str) -> list[str]:
-    """The control groups around one, the root first."""
+    """The control groups above a control group, the root first."""
     parts = path[len(ROOT) :].strip("/").split("/")
     return [ROOT + "".join(f"/{part}" for part in parts[:depth]) for depth in range(len(parts))]
 
@@ -214,13 +214,13 @@ def pids_file(host: Host, unit: str) -> str:
 
 
 def pids_max(host: Host, unit: str) -> t.Optional[str]:
-    """pids.max of a unit: a number or "max"; None when it has no such file."""
+    """pids.max of a unit: a number or "max"; None without such a file."""
     text = host.read(pids_file(host, unit))
     return None if text is None else text.strip()
 
 
 def pids_current(host: Host, unit: str) -> t.Optional[int]:
-    """How many tasks a unit has now, those of the units in it included; None when it has no such file."""
+    """The number of tasks of a unit with all units in it; None without such a file."""
     text = (host.read(f"{pids_file(host, unit).rpartition('/')[0]}/pids.current") or "").strip()
     return int(text) if text.isdigit() else None
 
@@ -229,15 +229,15 @@ def pids_current(host: Host, unit: str) -> t.Optional[int]:
 
 
 def below(host: Host, directory: str) -> list[str]:
-    """The control groups directly below one of v1."""
+    """The control groups directly below a control group of v1."""
     paths = [f"{directory}/{name}" for name in host.names(directory) if name not in FILES_V1]
     return [path for path in paths if host.is_dir(path)]
 
 
 def members(host: Host, directory: str, *, itself: bool = False) -> dict[str, str]:
-    """Each process in a control group of v1 or below it, with the group that it is in; this process only with ``itself``."""
+    """Each process in a control group of v1 or below it, with its group; the calling process only with ``itself``."""
     file = f"{directory}/cgroup.procs"
-    found = dict.fromkeys((host.read(file) or "").split() if itself else host.processes(file), directory)
+    groups = dict.fromkeys((host.read(file) or "").split() if itself else host.processes(file), directory)
     for inner in below(host, directory):
-        found.update(members(host, inner, itself=itself))
-    return found
+        groups.update(members(host, inner, itself=itself))
+    return groups

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""All control groups of a machine that may have CPUs of their own (cgroup v2), as input of the validator's oracle."""
+"""All control groups of a machine that may have their own CPUs (cgroup v2), as input of the validator's oracle."""
 
 from __future__ import annotations
 
@@ -29,70 +29,70 @@ class Tree(NamedTuple):
 
 
 def observe(host: Host) -> Tree:
-    """Every control group that has a cpuset, and those at the top without one.
+    """Every control group with a cpuset, and the groups of the top level without a cpuset.
 
-    An exclusive slice that does not run is among them with the CPUs that were set for it: systemd may start it at any moment.
-    Where a control group gives its children no cpuset, none of them can have CPUs that it lacks.
+    An exclusive slice that does not run is there with its configured CPUs: systemd may start it at any moment. Below a control group that
+    gives its children no cpuset, no group can have CPUs that it lacks.
     """
     rest = cgroup.rest(host)
-    found: dict[str, Cgroup] = {}
+    groups: dict[str, Cgroup] = {}
     effective: dict[str, CpuSet] = {}
     populated: set[str] = set()
     pending = [*host.folders(cgroup.ROOT)]
-    for path in pending:  # The list grows in the loop.
+    for path in pending:  # the loop appends to the list
         directory = f"{cgroup.ROOT}/{path}"
         requested = cgroup.cpu_list(host.read(f"{directory}/cpuset.cpus"))
         text = (host.read(f"{directory}/cpuset.cpus.partition") or "").split() or [MEMBER]
-        found[path] = Cgroup(requested or NONE, text[0], len(text) == 1 and text[0] != MEMBER)
+        groups[path] = Cgroup(requested or NONE, text[0], len(text) == 1 and text[0] != MEMBER)
         exclusive = NONE if is_exclusive(path) else cgroup.exclusive(host, directory)
-        if exclusive and found[path].valid:
-            found[path] = found[path]._replace(cpus=exclusive)
-        elif exclusive:  # No sibling is a partition with these; it may become one at any moment.
-            found[path] = Cgroup(exclusive | found[path].cpus, PARTITION, None)
+        if exclusive and groups[path].valid:
+            groups[path] = groups[path]._replace(cpus=exclusive)
+        elif exclusive:  # Not a partition yet, but it can become one at any moment.
+            groups[path] = Cgroup(exclusive | groups[path].cpus, PARTITION, None)
         effective[path] = cgroup.cpu_list(host.read(f"{directory}/cpuset.cpus.effective")) or NONE
         if cgroup.populated_at(host, directory):
             populated.add(path)
         if "cpuset" in cgroup.delegated(host, directory):
             pending += [f"{path}/{name}" for name in host.folders(directory)]
     for unit in filter(is_exclusive, systemd.slices_with_dropins(host, EXCLUSIVE_PREFIX)):
-        runs = unit in found and (found[unit].cpus or unit in populated)
+        runs = unit in groups and (groups[unit].cpus or unit in populated)
         settings = systemd.unit_settings(host, unit, "AllowedCPUs") if not runs else []
         cpus = systemd.cpus_at_start(unit, settings)
         if cpus:
-            found[unit] = Cgroup(cpus)
+            groups[unit] = Cgroup(cpus)
     online = cgroup.cpu_list(host.read("/sys/devices/system/cpu/online")) or rest
-    given = given_out(found)
-    # Neither a partition nor the root has these: the kernel keeps them from all control groups.
+    given = given_out(groups)
+    # CPUs that are neither a partition's nor the root's: the kernel keeps them from all control groups.
     lost = online - rest - given.get(ROOT, NONE)
-    for path in doubtful(found, effective, rest, online):
-        found[path] = found[path]._replace(valid=None)
+    for path in doubtful(groups, effective, rest, online):
+        groups[path] = groups[path]._replace(valid=None)
     way = oracle.way_of(host.read("/proc/sys/kernel/osrelease") or "")
-    return Tree(Machine(found, online, way, lost), frozenset(populated))
+    return Tree(Machine(groups, online, way, lost), frozenset(populated))
 
 
 def at_start(host: Host, steps: t.Iterable[Step]) -> dict[str, CpuSet]:
-    """By path, the CPUs of stopped slices that the steps start, as their files have them, those of other authors as well."""
+    """The CPUs of the stopped slices that the steps start, by path: as all files of the unit set them."""
     started = (step.target for step in steps if step.kind == "unit" and step.value == "start")
     stopped = [unit for unit in started if unit.endswith(".slice") and not runs(host, unit)]
-    found = {group_of(unit): systemd.merged_cpus(systemd.unit_settings(host, unit, "AllowedCPUs")) for unit in stopped}
-    return {path: cpus for path, cpus in found.items() if cpus}
+    merged = {group_of(unit): systemd.merged_cpus(systemd.unit_settings(host, unit, "AllowedCPUs")) for unit in stopped}
+    return {path: cpus for path, cpus in merged.items() if cpus}
 
 
 def hiding(host: Host, units: t.Iterable[str]) -> list[str]:
-    """The files of a persistent set-property of these units' CPUs, as far as they exist."""
+    """The existing files of a persistent set-property of these units' CPUs."""
     return [file for file in (control_file(unit, "AllowedCPUs", runtime=False) for unit in units) if host.exists(file)]
 
 
 def runs(host: Host, unit: str) -> bool:
-    """Whether a slice runs, as far as its control group shows: set-property makes one for a slice that does not, which requests nothing."""
+    """Whether a slice runs. For a slice that does not run, set-property makes a control group too, which requests no CPUs."""
     return cgroup.populated(host, unit) or bool(cgroup.cpus(host, unit).requested)
 
 
 def doubtful(
-    found: t.Mapping[str, Cgroup], effective: t.Mapping[str, CpuSet], rest: CpuSet, online: CpuSet
+    groups: t.Mapping[str, Cgroup], effective: t.Mapping[str, CpuSet], rest: CpuSet, online: CpuSet
 ) -> list[str]:
-    """The partitions that the kernel reports as valid, although other processes may run on their CPUs or they lack CPUs that they request."""
-    given = given_out(found)
+    """The partitions that the kernel shows as valid although other processes may run on their CPUs, or requested CPUs are missing."""
+    given = given_out(groups)
     users: dict[int, set[str]] = {cpu: {ROOT} for cpu in rest}
     for path, cpus in effective.items():
         top = path.partition("/")[0]
@@ -100,18 +100,18 @@ def doubtful(
             users.setdefault(cpu, set()).add(top)
     return [
         path
-        for path, one in found.items()
-        if one.valid
-        if ("/" not in path and any(user != path for cpu in one.cpus for user in users.get(cpu, ())))
-        or not one.cpus & online
-        or effective[path] != (one.cpus & online) - given.get(path, NONE)
+        for path, group in groups.items()
+        if group.valid
+        if ("/" not in path and any(user != path for cpu in group.cpus for user in users.get(cpu, ())))
+        or not group.cpus & online
+        or effective[path] != (group.cpus & online) - given.get(path, NONE)
     ]
 
 
-def given_out(found: t.Mapping[str, Cgroup]) -> dict[str, CpuSet]:
-    """The CPUs that the partitions directly in a control group took, as the kernel says."""
+def given_out(groups: t.Mapping[str, Cgroup]) -> dict[str, CpuSet]:
+    """The CPUs that the kernel gave to the partitions directly in each control group."""
     given: dict[str, set[int]] = {}
-    for path, one in found.items():
-        if one.valid:
-            given.setdefault(parent(path), set()).update(one.cpus)
+    for path, group in groups.items():
+        if group.valid:
+            given.setdefault(parent(path), set()).update(group.cpus)
     return {path: frozenset(cpus) for path, cpus in given.items()}

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The cpuset hierarchy of cgroup v1 (cpuset(7)), in which the slices have directories of Corral's making.
+"""The cpuset hierarchy of cgroup v1 (cpuset(7)), in which Corral makes a directory for each slice.
 
-systemd has no cpuset there. The kernel's rules: a parent under its child is EBUSY, a child over its parent EACCES,
-processes in a directory without memory nodes ENOSPC; a CPU that goes offline leaves every directory for good.
+systemd writes no cpuset there. The kernel refuses a parent with fewer CPUs than its child (EBUSY), a child with more than its parent
+(EACCES), and processes in a directory without memory nodes (ENOSPC). A CPU that goes offline leaves every directory for good.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from . import cgroup
 from .cgroup import CPUSETS, Cpus
 from .files import Host
 
-# A process that forks while it is moved leaves a child behind: the search is repeated at most so often.
+# The rounds of searching for processes that forked while they were moved.
 ROUNDS = 20
 PF_EXITING = 0x4  # include/linux/sched.h
-# What the kernel means by an error number here.
+# The meaning of the kernel's error numbers here.
 REFUSALS = {
     errno.EACCES: "the directory above does not have these CPUs",
     errno.EBUSY: "a directory below keeps other CPUs",
@@ -42,7 +42,7 @@ def directory_of(unit: str) -> str:
 
 
 def cpus(host: Host, directory: str) -> Cpus:
-    """The CPUs of a directory; None twice where there is none."""
+    """The CPUs of a directory; without one both fields are None."""
     return Cpus(
         cgroup.cpu_list(host.read(f"{directory}/cpuset.cpus")),
         cgroup.cpu_list(host.read(f"{directory}/cpuset.effective_cpus")),
@@ -50,28 +50,28 @@ def cpus(host: Host, directory: str) -> Cpus:
 
 
 def outside(host: Host, unit: str, *, itself: bool = False) -> dict[str, tuple[str, ...]]:
-    """The processes of a unit that are not in its directory (a container's may be below it), by the one they are in.
+    """The processes of a unit that are outside its directory and the directories below, by the directory that each is in.
 
-    This process is left out unless ``itself`` is set: it ends before the next step.
+    The calling process is left out unless ``itself`` is set: it ends before the next step.
     """
     mine = directory_of(unit)
     inside = cgroup.members(host, mine, itself=itself)
-    found: dict[str, tuple[str, ...]] = {}
+    strays: dict[str, tuple[str, ...]] = {}
     for process in cgroup.members(host, cgroup.path_of(unit, cgroup.units(host)), itself=itself):
         where = None if process in inside else location(host, process)
         if where is not None and not f"{where}/".startswith(f"{mine}/"):
-            found[where] = (*found.get(where, ()), process)
-    return found
+            strays[where] = (*strays.get(where, ()), process)
+    return strays
 
 
 def reach(host: Host, unit: str) -> frozenset[int]:
-    """Every CPU that the directory of a unit has, or that a process of the unit may run on elsewhere."""
+    """Every CPU that a unit's directory has, or that a process of the unit outside of it may run on."""
     places = (directory_of(unit), *outside(host, unit))
     return frozenset().union(*(cpus(host, place).effective or () for place in places))
 
 
 def location(host: Host, process: str) -> t.Optional[str]:
-    """The directory that a process is in; None when the process is gone, or ends."""
+    """The directory that a process is in; None when the process is gone or ending."""
     for line in (host.read(f"/proc/{process}/cgroup") or "").splitlines():
         dummy, controllers, path = [*line.split(":", 2), "", ""][:3]
         if "cpuset" in controllers.split(","):
@@ -80,7 +80,7 @@ def location(host: Host, process: str) -> t.Optional[str]:
 
 
 def is_ending(host: Host, process: str) -> bool:
-    """Whether a process is on its way out. It shows as one in the root, wherever it was (proc_cgroup_show())."""
+    """Whether a process is ending. The kernel shows such a process in the root, wherever it was (proc_cgroup_show())."""
     fields = (host.read(f"/proc/{process}/stat") or "").rpartition(")")[2].split()
     try:
         return bool(int(fields[6]) & PF_EXITING)
@@ -92,9 +92,9 @@ def is_ending(host: Host, process: str) -> bool:
 
 
 def set_cpus(host: Host, directory: str, wanted: frozenset[int], unit: str) -> None:
-    """Give a directory its CPUs, made when it is missing, and move the processes of ``unit`` into it.
+    """Give a directory these CPUs, make it if it is missing, and move the processes of ``unit`` into it.
 
-    Without a unit (when a step is undone) it writes the directory alone. Raises OSError when the kernel refuses.
+    Without a unit (when a step is undone) only the directory is written. Raises OSError when the kernel refuses.
     """
     host.make_dir(directory)
     parent = directory.rpartition("/")[0]
@@ -107,9 +107,9 @@ def set_cpus(host: Host, directory: str, wanted: frozenset[int], unit: str) -> N
 
 
 def give(host: Host, directory: str, wanted: frozenset[int], *, follow: bool) -> None:
-    """Write a directory's CPUs. With ``follow`` those below it stay within: a directory that had all CPUs gets all again.
+    """Write a directory's CPUs. With ``follow`` the directories below stay within: one that had all CPUs gets all again.
 
-    While they change over, the directory has the CPUs of before as well: no other directory has been given those yet.
+    Meanwhile the directory keeps its previous CPUs too: no other directory has got them yet.
     """
     requested = cpus(host, directory).requested or frozenset()
     for inner in cgroup.below(host, directory) if follow else ():
@@ -130,7 +130,7 @@ def write_cpus(host: Host, directory: str, wanted: frozenset[int]) -> None:
 
 
 def gather(host: Host, directory: str, unit: str) -> None:
-    """Move the processes of a unit into its directory, until no process that was forked meanwhile is left outside."""
+    """Move the processes of a unit into its directory, and then those that were forked meanwhile."""
     for dummy in range(ROUNDS):
         strays = [process for processes in outside(host, unit, itself=True).values() for process in processes]
         for process in strays:
@@ -140,7 +140,7 @@ def gather(host: Host, directory: str, unit: str) -> None:
 
 
 def move(host: Host, process: str, directory: str) -> None:
-    """Move one process with all its threads; one that has ended is no error."""
+    """Move one process with all its threads; no error if the process has ended."""
     try:
         host.write_value(f"{directory}/cgroup.procs", process)
     except OSError as error:
@@ -149,7 +149,7 @@ def move(host: Host, process: str, directory: str) -> None:
 
 
 def dissolve(host: Host, directory: str) -> None:
-    """Remove a directory: its processes go to the one above. Where a container has a directory below, it stays, with all CPUs."""
+    """Remove a directory and move its processes to the parent; a directory that still holds a container's stays, with all CPUs."""
     if not host.is_dir(directory):
         return
     parent = directory.rpartition("/")[0]

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Commands of the machine. A converged tick starts none, and does not load this file."""
+"""Commands of the machine. A converged tick starts no command and does not load this file."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if t.TYPE_CHECKING:
 
 
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
-TAIL = 16384  # bytes of the output of a command of the user's, the last ones
+TAIL = 16384  # the bytes that are kept of a user's command's output, from its end
 KILLED_SECONDS = 2.0
-WAIT_SECONDS = 0.05  # from one look at such a command to the next
+WAIT_SECONDS = 0.05  # between two looks at a user's command
 
 
 @printable_fields("out", "err", escape=printable_lines)
 class Command(NamedTuple):
-    """What a command answered: exit code (127: not there, 124: timed out) and its two outputs as text, control characters escaped."""
+    """The answer of a command: exit code (127: not there, 124: timed out), and both outputs as text with control characters escaped."""
 
     code: int
     out: str
@@ -39,9 +39,9 @@ class Command(NamedTuple):
 def run_command(argv: t.Sequence[str], timeout: float) -> Command:
     """Run ``argv`` without a shell, in the C locale, with no standard input and no terminal; never raises.
 
-    What runs as another user must not have root's terminal: it could type into it (TIOCSTI) once its user took it over.
+    A command that runs as another user must not have root's terminal: it could type into it (TIOCSTI).
     """
-    import subprocess  # What systemd answers over its connection is a Command as well, and starts no process.
+    import subprocess  # Imported here: answers of systemd's connection are Commands too, and start no process.
 
     try:
         done = subprocess.run(  # pylint: disable=ansible-bad-function  # the agent has no AnsibleModule
@@ -51,7 +51,7 @@ def run_command(argv: t.Sequence[str], timeout: float) -> Command:
             timeout=timeout,
             env=ENVIRONMENT,
             start_new_session=True,
-            umask=0o022,  # the agent's own would keep others from reading what is compiled
+            umask=0o022,  # With the agent's own umask other users could not read compiled files.
             check=False,
         )
     except FileNotFoundError:
@@ -64,10 +64,10 @@ def run_command(argv: t.Sequence[str], timeout: float) -> Command:
 
 
 def run_foreign(argv: t.Sequence[str], timeout: float, variables: t.Mapping[str, str]) -> Command:
-    """Run a command of the user's with these variables, as run_command() does, whatever it prints and leaves behind; never raises.
+    """Run a user's command with these variables, otherwise as run_command() does; never raises.
 
-    ``out`` is the end of both outputs; ``err`` says why there is no exit code, and is empty where there is one. When the time is up,
-    the command is killed with the processes of its group. A process that it leaves behind is not waited for.
+    ``out`` is the end of both outputs; ``err`` says why there is no exit code, and is empty where there is one. After ``timeout`` seconds
+    the command and its process group are killed. A process that the command leaves behind is not waited for.
     """
     import subprocess
 
@@ -83,15 +83,15 @@ def run_foreign(argv: t.Sequence[str], timeout: float, variables: t.Mapping[str,
         )
     except FileNotFoundError:
         return Command(127, "", f"{argv[0]}: not there, or a program that its first line names is not")
-    except (OSError, ValueError) as error:  # ValueError: a character that no word can have
+    except (OSError, ValueError) as error:  # ValueError: a NUL in a word
         return Command(126, "", f"{argv[0]}: {getattr(error, 'strerror', None) or error}")
     output = t.cast("t.IO[bytes]", process.stdout)
     try:
         tail, is_over = tail_of(process, output.fileno(), timeout)
         if not is_over:
-            os.killpg(process.pid, signal.SIGKILL)  # It was not waited for, so the group is its own still.
+            os.killpg(process.pid, signal.SIGKILL)  # Not waited for yet, so the number is still this group's.
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(KILLED_SECONDS)  # One that waits for its hardware does not end yet.
+                process.wait(KILLED_SECONDS)  # A process that waits for its hardware does not end yet.
             return Command(124, "", f"{argv[0]}: no answer within {timeout:g} s")
         return Command(process.returncode, tail.decode(errors="replace"), "")
     finally:
@@ -99,12 +99,12 @@ def run_foreign(argv: t.Sequence[str], timeout: float, variables: t.Mapping[str,
 
 
 def tail_of(process: subprocess.Popen[bytes], output: int, timeout: float) -> tuple[bytes, bool]:
-    """The end of what a process prints, and whether it has ended in time."""
+    """The end of a process's output, and whether the process ended in time."""
     deadline = time.monotonic() + timeout
     os.set_blocking(output, False)
     tail, is_open, is_over = b"", True, False
     while True:
-        # What it printed before its end is there once it has ended.
+        # Asked before reading: all output of a process that has ended can be read now.
         is_over = process.poll() is not None
         while is_open:
             try:

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Which of root's Podman containers run, and in which control groups (cgroup v2), wherever Podman keeps them.
+"""Root's running Podman containers and their control groups (cgroup v2), whatever storage Podman keeps them in.
 
-Each has a monitor, conmon(8), whose command line has its id (-c) and name (-n): so it does not matter in which storage
-the container lies. Its control group has the id in its name, whatever parent and manager of control groups it was started
-with; one without a control group of its own (--cgroups=disabled) is in that of its monitor.
+Each container has a monitor, conmon(8), with the container's id (-c) and name (-n) on its command line. The container's control group has
+the id in its name, under any parent and manager of control groups; a container without a control group (--cgroups=disabled) is in its
+monitor's.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ LISTS = ("containers.json", "volatile-containers.json")  # the second one has th
 
 
 class Monitor:
-    """A monitor: its container's id and name, its own control group (path below the root of all), and whether systemd makes a
-    scope for the container (-s), which then is in that or does not run; and the file with the PID of the container's first process (-p).
+    """A container's monitor: the container's id and name, and the monitor's control group (path below the root). ``scoped``: systemd makes
+    a scope for the container (-s), which holds it while it runs. ``pidfile`` has the PID of its first process (-p).
     """
 
     def __init__(self, words: list[str], group: str) -> None:
@@ -40,14 +40,14 @@ class Monitor:
 
 
 def containers(host: Host, path: str, patterns: tuple[str, ...]) -> list[tuple[str, str]]:
-    """The result of running() below a control group, as one question to the host."""
+    """The result of running() below a control group, recorded as one question to the host."""
     return host.tell(host.unrecorded(lambda: running(host, path, patterns)), "containers", path, patterns)
 
 
 def running(host: Host, root: str, patterns: t.Iterable[str]) -> list[tuple[str, str]]:
-    """Name and control group of each of root's containers that runs below ``root`` and has a name like these, sorted.
+    """Name and control group of each of root's containers that runs below ``root`` with a name like these, sorted.
 
-    The name is "" where it is not known because the container has lost its monitor.
+    The name is "" where the container has lost its monitor and the storage does not know it.
     """
     groups = groups_below(host, root)
     names: dict[str, str] = {}
@@ -62,15 +62,15 @@ def running(host: Host, root: str, patterns: t.Iterable[str]) -> list[tuple[str,
     if groups.keys() - names.keys():
         names = {**stored_names(host), **names}
     rows = {(names.get(ident, ""), place) for ident, place in groups.items()}
-    return sorted(row for row in rows if not row[0] or any(fnmatchcase(row[0], one) for one in patterns))
+    return sorted(row for row in rows if not row[0] or any(fnmatchcase(row[0], pattern) for pattern in patterns))
 
 
 def groups_below(host: Host, root: str) -> dict[str, str]:
-    """The control groups of root's containers that hold processes, by the containers' ids.
+    """The populated control groups of root's containers, by container id.
 
-    Those of a user lie in a control group that was delegated to that user, who is its owner then, and may give one below it any name.
+    Groups of another owner are left out: a user may give a control group below a delegated one any name.
     """
-    found: dict[str, str] = {}
+    groups: dict[str, str] = {}
     pending = [root]
     while pending:
         path = pending.pop()
@@ -80,33 +80,33 @@ def groups_below(host: Host, root: str) -> dict[str, str]:
                 pending.append(f"{path}/{name}")
             elif "populated 1" in (host.read(f"{path}/{name}/cgroup.events") or ""):
                 if owner(host, path) == owner(host, root):
-                    found[ident] = f"{path}/{name}"
-    return found
+                    groups[ident] = f"{path}/{name}"
+    return groups
 
 
 def owner(host: Host, path: str) -> t.Optional[int]:
-    """The user to whom a control group belongs; None where it has ended, and on a tree, of which nothing is known but root's."""
-    found = host.permissions(path)
-    return found[1] if found else None
+    """The owner's uid of a control group; None where the group is gone, and on a tree, which shows only root's containers."""
+    permissions = host.permissions(path)
+    return permissions[1] if permissions else None
 
 
 def names_of(host: Host, idents: t.Collection[str]) -> dict[str, str]:
-    """The names of containers by their ids: as their monitors have them, else as the storage does."""
+    """The names of containers by id: from their monitors, else from the storage."""
     if not idents:
         return {}
-    names = {one.ident: one.name for one in monitors(host)}
+    names = {monitor.ident: monitor.name for monitor in monitors(host)}
     return names if all(ident in names for ident in idents) else {**stored_names(host), **names}
 
 
 def ident_in(name: str) -> str:
-    """The id of the container whose control group has this name, "" for any other one."""
+    """The id of the container whose control group has this name; "" for the name of any other group."""
     start = next((start for start in BEFORE_ID if name.startswith(start)), "")
     ident = name[len(start) :].partition(".scope")[0] if start else ""
     return ident if len(ident) == process.ID_DIGITS and all(digit in "0123456789abcdef" for digit in ident) else ""
 
 
 def monitors(host: Host) -> t.Iterator[Monitor]:
-    """The monitors of root's containers; one of ``podman exec`` is its container's as well.
+    """The monitors of root's containers; that of ``podman exec`` counts as its container's.
 
     A user, or a program in a container, can start a process that looks like the monitor of any container.
     """
@@ -125,15 +125,15 @@ def word_after(words: list[str], option: str) -> str:
 
 
 def stored_names(host: Host) -> dict[str, str]:
-    """The names of containers in root's usual storage, by id, as containers/storage keeps them."""
-    import json  # Imported here: a tick without such a container does not load it.
+    """The names of containers in root's usual storage, by id (containers/storage)."""
+    import json  # Imported here: most ticks have no such container.
 
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     folders = host.names_like(STORAGE, (("", "-containers"),))
     for path in (f"{STORAGE}/{folder}/{name}" for folder in folders for name in LISTS):
         try:
             rows = json.loads(host.read(path) or "[]")
-            found.update((str(row["id"]), printable(str(row["names"][0]))) for row in rows if row.get("names"))
+            names.update((str(row["id"]), printable(str(row["names"][0]))) for row in rows if row.get("names"))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue
-    return found
+    return names

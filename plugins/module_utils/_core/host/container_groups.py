@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from .files import Host
 
-INNER = "container"  # crun makes this one below the scope that systemd made, for the container's processes alone
+INNER = "container"  # the group that crun makes below systemd's scope for the container's processes
 
 
 def containers(host: Host, root: str, slices: tuple[str, ...]) -> list[tuple[str, str, str]]:
@@ -24,7 +24,7 @@ def containers(host: Host, root: str, slices: tuple[str, ...]) -> list[tuple[str
 
 
 def running(host: Host, slices: t.Iterable[str]) -> list[tuple[str, str, str]]:
-    """Slice, name and control group of each container that runs below these slices, sorted; the name is "" where it is not known."""
+    """Slice, name and control group of each running container below these slices, sorted; an unknown name is ""."""
     rows = [(place, ident, group) for place in slices for ident, group in conmon.groups_below(host, place).items()]
     names = conmon.names_of(host, [ident for dummy, ident, group in rows])
     return sorted((place, names.get(ident, ""), inner(host, group)) for place, ident, group in rows)
@@ -36,6 +36,6 @@ def is_container_group(name: str) -> bool:
 
 
 def inner(host: Host, group: str) -> str:
-    """Where the processes of a container are: in the control group that systemd made for it, or in that of its runtime below it."""
+    """The control group with a container's processes: the runtime's below systemd's where there is one, else systemd's."""
     below = f"{group}/{INNER}"
     return below if host.is_dir(below) else group

@@ -15,38 +15,38 @@ from . import cgroup
 from .files import Host
 
 DEPTH = 4  # slices within slices, and the control groups of a service's own
-PROCESSES = 64  # looked at in one service, the lowest numbers first
+PROCESSES = 64  # that are read of one service, the lowest numbers first
 
 
 def of_unit(host: Host, unit: str) -> list[Service]:
-    """The services and scopes in a slice; of a scope itself."""
+    """The services and scopes in a slice, or the given scope itself, with their CPU time."""
     uptime = seconds(host.read("/proc/uptime"))
     path = cgroup.path_of(unit)
     places = [path] if not unit.endswith(".slice") else leaves(host, path)
-    found = (service(host, place, place[len(path) :].lstrip("/") or unit, uptime) for place in places)
-    return [one for one in found if one is not None]
+    services = (service(host, place, place[len(path) :].lstrip("/") or unit, uptime) for place in places)
+    return [busy for busy in services if busy is not None]
 
 
 def leaves(host: Host, path: str, depth: int = DEPTH) -> list[str]:
     """The control groups of services and scopes below a slice's."""
-    found = []
+    paths = []
     for name in host.names(path):
         if name.endswith((".service", ".scope")):
-            found.append(f"{path}/{name}")
+            paths.append(f"{path}/{name}")
         elif name.endswith(".slice") and depth:
-            found += leaves(host, f"{path}/{name}", depth - 1)
-    return found
+            paths += leaves(host, f"{path}/{name}", depth - 1)
+    return paths
 
 
 def service(host: Host, path: str, name: str, uptime: t.Optional[float]) -> t.Optional[Service]:
-    """One control group: CPU time, age, and the command that used most; None when it has no CPU time."""
+    """One service by its control group: CPU time, age, and the command that used most; None without a CPU time."""
     stat = dict(line.split()[:2] for line in (host.read(f"{path}/cpu.stat") or "").splitlines() if " " in line)
     used = stat.get("usage_usec", "")
     if not used.isdecimal():
         return None
     rows = [row for row in (process(host, pid) for pid in processes(host, path)) if row is not None]
     ticks = os.sysconf("SC_CLK_TCK")
-    # A service is as old as its oldest process; without one to see, at most as old as the system.
+    # A service is as old as its oldest process; with no process to see, as old as the system.
     start = min((row[1] for row in rows), default=0) / ticks
     command = max(rows, key=lambda row: row[2])[0] if rows else ""
     return Service(name, int(used) / 1e6, None if uptime is None else max(uptime - start, 0.0), command)
@@ -54,15 +54,15 @@ def service(host: Host, path: str, name: str, uptime: t.Optional[float]) -> t.Op
 
 def processes(host: Host, path: str, depth: int = DEPTH) -> list[str]:
     """The first processes in a control group and in those below it."""
-    found = sorted((host.read(f"{path}/cgroup.procs") or "").split(), key=int)[:PROCESSES]
+    pids = sorted((host.read(f"{path}/cgroup.procs") or "").split(), key=int)[:PROCESSES]
     for name in host.names(path) if depth else ():
-        if len(found) < PROCESSES and host.is_dir(f"{path}/{name}"):
-            found += processes(host, f"{path}/{name}", depth - 1)
-    return found[:PROCESSES]
+        if len(pids) < PROCESSES and host.is_dir(f"{path}/{name}"):
+            pids += processes(host, f"{path}/{name}", depth - 1)
+    return pids[:PROCESSES]
 
 
 def process(host: Host, pid: str) -> t.Optional[tuple[str, int, int]]:
-    """A process's name, when it started (ticks after boot), and the ticks that it ran; None when it is gone."""
+    """The name of a process, its start (ticks after boot), and the ticks that it ran; None when the process is gone."""
     head, dummy, tail = (host.read(f"/proc/{pid}/stat") or "").rpartition(")")
     fields = tail.split()
     try:
@@ -72,7 +72,7 @@ def process(host: Host, pid: str) -> t.Optional[tuple[str, int, int]]:
 
 
 def seconds(text: t.Optional[str]) -> t.Optional[float]:
-    """The first number of proc_uptime(5)."""
+    """The first number of /proc/uptime (proc_uptime(5))."""
     try:
         return float((text or "").split()[0])
     except (IndexError, ValueError):

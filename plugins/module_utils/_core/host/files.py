@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """The only access to a machine: reads, writes, commands and the clock, under a root directory.
 
-A live node (root "/"), a recorded machine (recorded_tree.py) and a test's tree are the same type, so every decision can be
-replayed offline. Paths are always those of the live node ("/sys/devices/system/cpu/online").
+A live node (root "/"), a recorded machine (recorded_tree.py) and a test's tree have the same type, so every decision can be replayed
+offline. Paths are always those of the live node ("/sys/devices/system/cpu/online").
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import stat
 import time
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # Each tick loads this file, so it does not import typing.
+if TYPE_CHECKING:  # Each tick loads this file, and importing typing takes time.
     import typing as t
 
     from .command import Command
@@ -26,17 +26,17 @@ if TYPE_CHECKING:  # Each tick loads this file, so it does not import typing.
 
     Answer = t.TypeVar("Answer")
 
-# No file that Corral reads is larger; a hostile one must not fill the memory. A larger one is unreadable (EFBIG): a part is not the whole.
+# The largest file that Corral reads, so that no file can fill the memory. A larger file is unreadable (EFBIG): a part is not the whole.
 READ_LIMIT = 4 * 1024 * 1024
 TOO_LARGE = f"it has more than {READ_LIMIT} bytes (4 MiB), which is the most that is read: make it smaller"
-# Plain descriptors: a discovery reads hundreds of tiny files, and open() costs five times as much.
+# Plain descriptors: a discovery reads hundreds of tiny files, and open() takes five times as long.
 READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-# One read returns so many bytes of a file that is long enough: the kernel makes its files by the page, of short lines (seq_file).
+# The bytes that one read returns of a longer file: the kernel makes files of short lines by the page (seq_file).
 ONE_READ = 2048
 OWN_FOLDERS = ("/etc/corral/", "/var/lib/corral/", "/run/corral/")  # with nothing but Corral's own files
-TRIES = 100  # of a folder that other processes make and remove meanwhile
-# With these the kernel says that no such thing is there: no name, nor can there be one; a folder, or links that lead to no file; a
-# process or a device that is gone (procfs, kernfs); a value that this object does not have (the processes of a threaded group).
+TRIES = 100  # to make a folder that other processes remove meanwhile
+# Errors that mean "absent": no such name, or no possible one; a folder, or links that lead to no file; a process or device that is gone
+# (procfs, kernfs); a value that the object does not have (the processes of a threaded group).
 ABSENT = (
     errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EISDIR, errno.ELOOP, errno.ESRCH, errno.ENODEV, errno.EOPNOTSUPP
 )  # fmt: skip
@@ -53,9 +53,9 @@ OTHER_WAY = "see the kernel's log (dmesg), and mend what it names"
 
 
 class Unreadable(Exception):
-    """Something is at a path, or may be, and it cannot be read: only "unknown" follows from that, and no write.
+    """A path that exists, or may exist, cannot be read: only "unknown" follows from that, and no write.
 
-    It is no OSError and no CorralError: code that takes one of these for "absent" or "refused" does not take this one.
+    It is neither an OSError nor a CorralError, so that code that handles these as "absent" or "refused" does not catch it.
     """
 
     def __init__(self, path: str, number: int) -> None:
@@ -74,26 +74,25 @@ class Unreadable(Exception):
 
     @property
     def advised(self) -> str:
-        """The same, with what to do."""
+        """The text of the error with what to do."""
         return f"{self.path}: cannot be read: {self.advice}"
 
     @property
     def advice(self) -> str:
-        """Why, and what to do."""
+        """The reason, and what to do."""
         return f"{self.why}: {WAY_OUT.get(self.errno, OTHER_WAY)}"
 
 
 def boot_clock() -> float:
-    """Seconds since the machine started, the time it was suspended included; this clock cannot be set."""
+    """Seconds since the machine started, with the time that it was suspended; this clock cannot be set."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Host:
     """A machine under ``root``. A read has three outcomes: a value, None (or nothing) where the path is absent, and Unreadable.
 
-    Writes raise OSError. ``recorded`` (a dict while recording) has each question
-    (method and its words) with the first answer to it; ``writes`` and ``commands`` count, so that a test can show that
-    a converged run does neither.
+    Writes raise OSError. While recording, ``recorded`` has the first answer to each question (a method and its words). ``writes`` and
+    ``commands`` are kept so that tests can show that a converged run has neither.
     """
 
     def __init__(
@@ -112,7 +111,7 @@ class Host:
         self._run = run
         self._clock = clock
         self._uptime = uptime
-        self.connection: t.Optional[Connection] = None  # made and closed by systemd.py
+        self.connection: t.Optional[Connection] = None  # opened and closed by systemd.py
         self.connection_tried = False
         self.device_checks: dict[tuple[str, str, str], str] = {}  # results of this run's own checks: checked_devices.py
 
@@ -123,12 +122,12 @@ class Host:
 
     @property
     def runs_commands(self) -> bool:
-        """Whether commands run on the machine of this program: not on a tree, nor where a test answers them."""
+        """Whether commands run on this program's machine: not for a tree, nor where a test answers them."""
         return self.live and self._run is None
 
     @property
     def answers(self) -> bool:
-        """Whether commands can run: not on a tree, whose machine is not this one."""
+        """Whether commands get an answer: not for a tree, whose machine is not this one."""
         return self.live or self._run is not None
 
     def now(self) -> float:
@@ -136,32 +135,32 @@ class Host:
         return self._clock()
 
     def uptime(self) -> float:
-        """Seconds since the machine started: for uses that must not depend on a clock that can be set."""
+        """Seconds since the machine started, for uses that must not depend on a clock that can be set."""
         return self._uptime()
 
     def boot_id(self) -> str:
-        """Which boot this is (random(4)); "" where the kernel does not show it."""
+        """The id of this boot (random(4)); "" where the kernel does not show it."""
         return (self.read("/proc/sys/kernel/random/boot_id") or "").strip()
 
     def at(self, path: str) -> str:
-        """The path below this host's root for ``path`` of the machine."""
+        """The real path of a path of the machine: below this host's root."""
         return self.root + path
 
     # Reading
 
     @property
     def seen(self) -> set[str]:
-        """The paths that were read while recording: what a snapshot holds."""
+        """The paths that were read while recording: the content of a snapshot."""
         return {question[1] for question in self.recorded or ()}
 
     def tell(self, answer: Answer, *question: t.Any) -> Answer:
-        """The answer, kept with its question while recording."""
+        """The answer itself; while recording it is kept with its question."""
         if self.recorded is not None:
             self.recorded.setdefault(question, answer)
         return answer
 
     def unrecorded(self, ask: t.Callable[[], Answer]) -> Answer:
-        """The answer to questions that are not kept."""
+        """The answer to questions that a recording does not keep."""
         recorded, self.recorded = self.recorded, None
         try:
             return ask()
@@ -169,7 +168,7 @@ class Host:
             self.recorded = recorded
 
     def attempt(self, ask: t.Callable[..., Answer], path: str, *words: t.Any) -> t.Union[Answer, Unreadable]:
-        """The answer of one of the methods below, or its error, for a caller that says what follows from it."""
+        """The answer of one of the methods below, or its error for callers that handle it."""
         try:
             return ask(path, *words)
         except Unreadable as error:
@@ -177,36 +176,36 @@ class Host:
             return error
 
     def if_readable(self, ask: t.Callable[..., Answer], path: str, *words: t.Any) -> t.Optional[Answer]:
-        """The answer; None where it cannot be read, for what no decision rests on: each caller is listed in test_reads.py."""
-        found = self.attempt(ask, path, *words)
-        return None if isinstance(found, Unreadable) else found
+        """The answer; None where it cannot be read. Only for what no decision depends on: test_reads.py lists each caller."""
+        answer = self.attempt(ask, path, *words)
+        return None if isinstance(answer, Unreadable) else answer
 
     def errno_of(self, path: str, method: str, *words: t.Any) -> int:
-        """The error with which a question ends; 0 where it has an answer."""
-        found = self.unrecorded(lambda: self.attempt(getattr(self, method), path, *words))
-        return found.errno if isinstance(found, Unreadable) else 0
+        """The number of a question's error; 0 where the question has an answer."""
+        answer = self.unrecorded(lambda: self.attempt(getattr(self, method), path, *words))
+        return answer.errno if isinstance(answer, Unreadable) else 0
 
     @staticmethod
     def absent(path: str, error: Exception) -> None:
-        """Return where an error says that nothing is at the path: a ValueError does, of a name that none can have. Else raise Unreadable."""
+        """Return None for an error that means that nothing is at the path (ValueError: an impossible name). Else raise Unreadable."""
         number = errno.ENOENT if isinstance(error, ValueError) else getattr(error, "errno", None) or errno.EIO
-        if number not in ABSENT and path:  # "" is no path (ENOENT); below a root it would be the root.
+        if number not in ABSENT and path:  # "" is no path (ENOENT); below another root it would be that root.
             raise Unreadable(path, number) from None
 
     def found(self, path: str, follow: bool = True) -> t.Optional[os.stat_result]:
-        """What is at a path, as stat(2) says it; None where nothing is. It is part of other questions, and is not kept."""
+        """What stat(2) says of a path; None where nothing is. It serves other questions and is not recorded itself."""
         try:
             return os.stat(self.at(path), follow_symlinks=follow)
         except (OSError, ValueError) as error:
             return self.absent(path, error)
 
     def read(self, path: str, *, follow: bool = True) -> t.Optional[str]:
-        """The file's text, undecodable bytes replaced; None where no file is: absent, a folder, or without ``follow`` a link."""
+        """The file's text with undecodable bytes replaced; None where no file is: absent, a folder, or without ``follow`` a link."""
         data = self.read_bytes(path, follow=follow)
         return None if data is None else data.decode("utf-8", "replace")
 
     def read_bytes(self, path: str, follow: bool = True) -> t.Optional[bytes]:
-        """The file's bytes; None where no file is. More than READ_LIMIT of them cannot be read (EFBIG)."""
+        """The file's bytes; None where no file is. A file of more than READ_LIMIT bytes is unreadable (EFBIG)."""
         data: t.Optional[bytes] = None
         try:
             data = self._read(path, follow)
@@ -215,16 +214,16 @@ class Host:
         return self.tell(data, "read_bytes", path, follow)
 
     def lines(self, path: str, word: str) -> t.Optional[str]:
-        """The lines of a file that hold ``word``, where other lines do not matter; None as in read()."""
+        """The lines of a file with ``word``, for callers to whom other lines do not matter; None as in read()."""
         text = self.unrecorded(lambda: self.read(path))
         if text is not None:
             text = "".join(line for line in text.splitlines(keepends=True) if word in line)
         return self.tell(text, "lines", path, word)
 
     def processes(self, path: str) -> list[str]:
-        """The processes that a cgroup.procs file names, each once, without this one, which ends soon.
+        """The processes in a cgroup.procs file, each once, without this process, which ends soon.
 
-        A word that is no PID would lead out of /proc in a tree that was made up.
+        Words that are no PID are left out: in a made-up tree they could lead out of /proc.
         """
         words = dict.fromkeys((self.unrecorded(lambda: self.read(path)) or "").split())
         words.pop(str(os.getpid()), None)
@@ -236,7 +235,7 @@ class Host:
             file = os.open(self.at(path), READ_FLAGS if follow else READ_FLAGS | os.O_NOFOLLOW)
         except OSError as error:
             if error.errno == errno.ENXIO and not stat.S_ISREG(os.stat(self.at(path)).st_mode):
-                error.errno = errno.EISDIR  # A socket, or a device that has no driver: no file is there.
+                error.errno = errno.EISDIR  # A socket, or a device without a driver: no file is there.
             raise
         try:
             chunks = [os.read(file, 65536)]
@@ -253,11 +252,11 @@ class Host:
     def names(self, path: str) -> list[str]:
         """The names in a directory, sorted; empty when it is absent."""
         try:
-            found = sorted(self._names(path))
+            names = sorted(self._names(path))
         except (OSError, ValueError) as error:
             self.absent(path, error)
-            found = []
-        return self.tell(found, "names", path)
+            names = []
+        return self.tell(names, "names", path)
 
     def _names(self, path: str) -> list[str]:
         """The names in a directory. Raises OSError and ValueError."""
@@ -266,11 +265,11 @@ class Host:
     def folders(self, path: str) -> list[str]:
         """The names of the directories in a directory, sorted, links not followed; empty when it is absent."""
         try:
-            found = sorted(self._folders(path))
+            names = sorted(self._folders(path))
         except (OSError, ValueError) as error:
             self.absent(path, error)
-            found = []
-        return self.tell(found, "folders", path)
+            names = []
+        return self.tell(names, "folders", path)
 
     def _folders(self, path: str) -> list[str]:
         """The names of the directories in a directory. Raises OSError and ValueError."""
@@ -278,32 +277,32 @@ class Host:
             return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
 
     def names_like(self, path: str, ends: tuple[tuple[str, str], ...]) -> list[str]:
-        """The names in a directory that begin and end in one of these ways, sorted; the others do not matter."""
+        """The names in a directory that begin and end in one of these ways, sorted."""
         names = self.unrecorded(lambda: self.names(path))
-        found = [name for name in names if any(name.startswith(one) and name.endswith(end) for one, end in ends)]
-        return self.tell(found, "names_like", path, ends)
+        matching = [name for name in names if any(name.startswith(start) and name.endswith(end) for start, end in ends)]
+        return self.tell(matching, "names_like", path, ends)
 
     def among(self, path: str, wanted: tuple[str, ...]) -> list[str]:
-        """Which of these names are in a directory, sorted: one question for many, and the others' do not matter."""
-        found = set(self.unrecorded(lambda: self.names(path)))
-        return self.tell(sorted(found.intersection(wanted)), "among", path, wanted)
+        """The names of ``wanted`` that are in a directory, sorted: recorded as one question, without the other names."""
+        present = set(self.unrecorded(lambda: self.names(path)))
+        return self.tell(sorted(present.intersection(wanted)), "among", path, wanted)
 
     def exists(self, path: str) -> bool:
-        """Whether something is there, links followed."""
+        """Whether something is at the path, links followed."""
         return self.tell(self.found(path) is not None, "exists", path)
 
     def is_dir(self, path: str) -> bool:
-        """Whether a directory is there, links followed."""
-        found = self.found(path)
-        return self.tell(found is not None and stat.S_ISDIR(found.st_mode), "is_dir", path)
+        """Whether a directory is at the path, links followed."""
+        status = self.found(path)
+        return self.tell(status is not None and stat.S_ISDIR(status.st_mode), "is_dir", path)
 
     def link(self, path: str) -> t.Optional[str]:
-        """The text of a symbolic link, None when ``path`` is none."""
+        """The text of a symbolic link; None for any other path."""
         try:
             text = self._link(path)
         except (OSError, ValueError) as error:
             text = None
-            if getattr(error, "errno", None) != errno.EINVAL:  # It is no link (readlink(2)).
+            if getattr(error, "errno", None) != errno.EINVAL:  # EINVAL: no link (readlink(2)).
                 self.absent(path, error)
         return self.tell(text, "link", path)
 
@@ -313,12 +312,12 @@ class Host:
 
     def device(self, path: str) -> t.Optional[str]:
         """``char/1:3`` or ``block/8:0`` of a device file, as below /sys/dev, links followed; None for anything else."""
-        found = self.found(path)
-        return self.tell(None if found is None else device_number(found), "device", path)
+        status = self.found(path)
+        return self.tell(None if status is None else device_number(status), "device", path)
 
     def is_claimed(self, path: str) -> bool:
-        """Whether a device is in use so that no other can have it (EBUSY; EPERM of an IOMMU group that is), or its path leads nowhere: a
-        disk that is mounted or a part of another one, an IOMMU group that a process has open.
+        """Whether a device is in exclusive use (EBUSY, EPERM): a mounted disk, a part of another disk, an open IOMMU group. Also True for an
+        impossible path, such as a circle of links.
         """
         claimed = False
         try:
@@ -331,22 +330,22 @@ class Host:
         return self.tell(claimed, "is_claimed", path)
 
     def mode(self, path: str) -> t.Optional[int]:
-        """The permission bits of what is there (0o644), None when nothing is."""
-        found = self.found(path, False)
-        return self.tell(None if found is None else stat.S_IMODE(found.st_mode), "mode", path)
+        """The permission bits of a path (0o644), links not followed; None where nothing is."""
+        status = self.found(path, False)
+        return self.tell(None if status is None else stat.S_IMODE(status.st_mode), "mode", path)
 
     def permissions(self, path: str) -> t.Optional[tuple[int, int]]:
-        """The mode of what is there, its type included, and its owner; links are not followed. None where nothing is."""
-        found = self.found(path, False)
-        return self.tell(None if found is None else (found.st_mode, found.st_uid), "permissions", path)
+        """The mode with the file type, and the owner's uid, links not followed; None where nothing is."""
+        status = self.found(path, False)
+        return self.tell(None if status is None else (status.st_mode, status.st_uid), "permissions", path)
 
     def is_setuid(self, path: str) -> bool:
-        """Whether a program takes on its owner's user id, links followed."""
-        found = self.found(path)
-        return self.tell(found is not None and bool(found.st_mode & stat.S_ISUID), "is_setuid", path)
+        """Whether a program runs with its owner's user id, links followed."""
+        status = self.found(path)
+        return self.tell(status is not None and bool(status.st_mode & stat.S_ISUID), "is_setuid", path)
 
     def first_line(self, path: str) -> str:
-        """What follows #! in a program, as the kernel reads it (execve(2)); "" where it does not begin so, or is absent."""
+        """The text after #! in a program, as the kernel reads it (execve(2)); "" without #!, or where the program is absent."""
         try:
             file = os.open(self.at(path), READ_FLAGS)
             try:
@@ -359,37 +358,36 @@ class Host:
         return self.tell(os.fsdecode(data[2:].split(b"\n")[0]) if data.startswith(b"#!") else "", "first_line", path)
 
     def modified(self, path: str) -> t.Optional[float]:
-        """When a file was written last, links followed, in epoch seconds; None where there is none."""
-        found = self.found(path)
-        return self.tell(None if found is None else found.st_mtime, "modified", path)
+        """When a file was last written, in epoch seconds, links followed; None where no file is."""
+        status = self.found(path)
+        return self.tell(None if status is None else status.st_mtime, "modified", path)
 
     def changed(self, path: str) -> t.Optional[float]:
-        """When a file, the link to it, or the names in a folder changed last, in epoch seconds; None where there is none.
+        """When a file, a link to it, or the names in a folder last changed, in epoch seconds; None where nothing is.
 
-        Unlike modified() this is no time that a program may set: also one that was put there with an older time has changed now.
+        Programs can set the time of modified() but not this one: a file that is put there with an older time has changed now.
         """
-        found, itself = self.found(path), self.found(path, False)
-        changed = None if found is None or itself is None else max(found.st_ctime, itself.st_ctime)
+        target, itself = self.found(path), self.found(path, False)
+        changed = None if target is None or itself is None else max(target.st_ctime, itself.st_ctime)
         return self.tell(changed, "changed", path)
 
     def stamp(self, path: str) -> t.Optional[list[int]]:
-        """A file's inode, its bytes, and when it was written and changed last in nanoseconds; None where there is none."""
-        found = self.found(path)
-        facts = None if found is None else [found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+        """A file's inode, size in bytes, and times of the last write and change in nanoseconds; None where no file is."""
+        status = self.found(path)
+        facts = None if status is None else [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
         return self.tell(facts, "stamp", path)
 
     def links(self, path: str) -> t.Optional[int]:
-        """How many links a directory has: two, and one more for each directory in it, or 1 where the file system does not count.
-
-        None where there is none. It is part of other questions, and is not kept.
+        """The number of links of a directory: two, and one for each directory in it; 1 where the file system does not count; None where
+        nothing is. It serves other questions and is not recorded itself.
         """
-        found = self.found(path)
-        return None if found is None else found.st_nlink
+        status = self.found(path)
+        return None if status is None else status.st_nlink
 
     def writable(self, path: str) -> bool:
-        """Whether this process may write a file, or make names in a folder: not where it is immutable or mounted read-only.
+        """Whether this process may write a file or make names in a folder; False where it is immutable or mounted read-only.
 
-        access(2) alone would take each error for no.
+        access(2) alone would answer every error with no.
         """
         there = self.found(path) is not None
         return self.tell(there and os.access(self.at(path), os.W_OK), "writable", path)
@@ -404,10 +402,7 @@ class Host:
         return self.tell(answer, "read_only", path)
 
     def space(self, path: str) -> t.Optional[tuple[int, int, int]]:
-        """The file system that holds ``path``: its device, its bytes, and those that others than root may still take.
-
-        None where nothing is there.
-        """
+        """The file system of ``path``: its device, its size, and the bytes free for others than root; None where nothing is there."""
         try:
             usage, device = os.statvfs(self.at(path)), os.stat(self.at(path)).st_dev
         except OSError as error:
@@ -415,11 +410,11 @@ class Host:
         return device, usage.f_blocks * usage.f_frsize, usage.f_bavail * usage.f_frsize
 
     def device_space(self, device: str) -> t.Optional[tuple[int, int, int]]:
-        """As space(), of a local file system by its device as the table of mounts has it ("8:1").
+        """As space(), for a local file system given by its device number in the table of mounts ("8:1").
 
-        Only the kernel is asked where it is mounted: none of its folders is looked into, and no program answers for it (FUSE).
+        The mount's folder is opened without following links, and FUSE is left out, so that only the kernel answers.
         """
-        # A folder's name may have what ends a line elsewhere; the kernel writes a line feed as \012.
+        # split("\n"), since other characters of a folder's name end lines for splitlines(); the kernel writes a line feed as \012.
         for line in (self.read("/proc/self/mountinfo") or "").split("\n")[:-1]:
             mount, dummy, number, dummy, folder, dummy = line.split(" ", 5)
             kind = line.partition(" - ")[2].split(" ")[0]
@@ -431,9 +426,9 @@ class Host:
             try:
                 file = os.open(self.at(folder), os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             except OSError as error:
-                if error.errno != errno.EACCES:  # A user's file system (FUSE) that root may not look into hides it.
+                if error.errno != errno.EACCES:  # A user's FUSE mount, closed to root, hides the folder.
                     self.absent(folder, error)
-                continue  # It is not a folder, or another one hides it.
+                continue  # It is no folder, or another mount hides it.
             try:
                 usage = os.statvfs(file)
                 if f"\nmnt_id:\t{mount}\n" in (self.read(f"/proc/self/fdinfo/{file}") or ""):
@@ -457,7 +452,7 @@ class Host:
             os.close(file)
 
     def write_value_within(self, path: str, text: str, seconds: float) -> None:
-        """As write_value(), where the kernel may wait without end; then TimeoutError, which is an OSError."""
+        """As write_value(), where the kernel may never finish; raises TimeoutError (an OSError) after ``seconds``."""
         if not self.live or self._run is not None:
             return self.write_value(path, text)
         from .slow_write import write_within
@@ -466,10 +461,10 @@ class Host:
         return write_within(path, text, seconds)
 
     def write_file(self, path: str, text: str, mode: int = 0o644) -> None:
-        """Replace a file as a whole: written beside it, flushed, renamed. Missing folders are made (0755).
+        """Replace a whole file: written beside it, flushed, renamed. Missing folders are made (0755).
 
-        A reader sees the old text or the new one, also after a power cut. A link at ``path`` is replaced, not followed. A folder in
-        place of a file of Corral's own keeps what is in it, under another name.
+        A reader sees the old text or the new text, even after a power cut. A link at ``path`` is replaced, not followed. A folder in the
+        place of one of Corral's files is moved to another name with its content.
         """
         self.writes.append(path)
         target = self.at(path)
@@ -477,7 +472,7 @@ class Host:
         make_folders(folder)
         temporary = f"{folder}/.{os.path.basename(target)}.corral"
         try:
-            os.unlink(temporary)  # Left by a writer that was killed; with O_EXCL a planted link is not followed.
+            os.unlink(temporary)  # left by a writer that was killed; with O_EXCL below no planted link is followed
         except FileNotFoundError:
             pass
         file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -499,7 +494,7 @@ class Host:
         sync_folder(folder)
 
     def write_link(self, path: str, text: str) -> None:
-        """Make a symbolic link as write_file() makes a file: a link or a file that is there is replaced as a whole."""
+        """Make a symbolic link as write_file() makes a file: a present link or file is replaced."""
         self.writes.append(path)
         target = self.at(path)
         folder = os.path.dirname(target)
@@ -518,10 +513,7 @@ class Host:
         sync_folder(folder)
 
     def remove(self, path: str) -> None:
-        """Remove a file or link, if it exists, and what a killed writer left beside it.
-
-        The removal survives a power cut.
-        """
+        """Remove a file or link if it exists, and what a killed writer left beside it. The removal survives a power cut."""
         self.writes.append(path)
         folder, name = os.path.split(self.at(path))
         if path.startswith(OWN_FOLDERS):
@@ -537,12 +529,12 @@ class Host:
             sync_folder(folder)
 
     def make_dir(self, path: str, mode: int = 0o755) -> None:
-        """Make a directory with exactly this mode; one that is there, or that another process makes meanwhile, keeps its own."""
+        """Make a directory with exactly this mode; a directory that exists already keeps its mode."""
         if make_folders(self.at(path), mode):
             self.writes.append(path)
 
     def remove_dir(self, path: str) -> None:
-        """Remove an empty directory; one that is not there, not empty or read-only for us stays as it is."""
+        """Remove an empty directory; an absent, filled or read-only directory is no error."""
         self.writes.append(path)
         try:
             os.rmdir(self.at(path))
@@ -551,7 +543,7 @@ class Host:
                 raise
 
     def sync(self, folder: str) -> None:
-        """Make the files in a directory, its names and its own name last over a power cut; links are not followed."""
+        """Make a directory's files, their names and its own name survive a power cut; links are not followed."""
         for name in os.listdir(self.at(folder)):
             path = self.at(f"{folder}/{name}")
             if stat.S_ISREG(os.lstat(path).st_mode):
@@ -577,7 +569,7 @@ class Host:
     def ask(
         self, address: str, port: int, path: str, timeout: float = 5.0, tls: t.Optional[Tls] = None, longest: int = 4096
     ) -> tuple[int, str]:
-        """What an HTTP server answers: the status and the body; status 0 and the reason without an answer."""
+        """The status and the body of an HTTP server's answer; without an answer 0 and the reason."""
         from . import http_answer
 
         if not self.live:
@@ -585,27 +577,27 @@ class Host:
         return http_answer.get(address, port, path, timeout, tls, longest)
 
 
-def device_number(found: os.stat_result) -> t.Optional[str]:
+def device_number(status: os.stat_result) -> t.Optional[str]:
     """``char/1:3`` or ``block/8:0`` of a device file, as below /sys/dev; None for anything else."""
-    kind = "char" if stat.S_ISCHR(found.st_mode) else "block" if stat.S_ISBLK(found.st_mode) else None
-    return f"{kind}/{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}" if kind else None
+    kind = "char" if stat.S_ISCHR(status.st_mode) else "block" if stat.S_ISBLK(status.st_mode) else None
+    return f"{kind}/{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}" if kind else None
 
 
 def move_folder_away(path: str) -> None:
-    """Give a folder that is at a path another name, with all that is in it: path.folder, or one with a number behind that."""
+    """Rename a folder at a path, with all that is in it: to path.folder, or with a number where that exists."""
     try:
         if not stat.S_ISDIR(os.lstat(path).st_mode):
             return
     except (FileNotFoundError, NotADirectoryError):
         return
     free = (f"{path}.folder{number or ''}" for number in range(TRIES))
-    os.rename(path, next((one for one in free if not os.path.lexists(one)), f"{path}.folder"))
+    os.rename(path, next((name for name in free if not os.path.lexists(name)), f"{path}.folder"))
 
 
 def make_folders(folder: str, mode: int = 0o755) -> bool:
-    """Make a folder with exactly this mode, and those above it for all to read, whatever the umask is (the agent's is 077).
+    """Make a folder with exactly this mode, and missing parents with 0755, whatever the umask is (the agent's is 077).
 
-    True if this process made it: others may make and remove the same folders meanwhile. Raises OSError where something else has the name.
+    True if this process made it: others may make and remove the same folders meanwhile. Raises OSError where a file has the name.
     """
     for dummy in range(TRIES):
         if os.path.isdir(folder):
@@ -615,16 +607,16 @@ def make_folders(folder: str, mode: int = 0o755) -> bool:
             make_folder(folder, mode)
             sync_folder(os.path.dirname(folder))
             return True
-        except FileExistsError:  # Another process made it, or it is no folder.
+        except FileExistsError:  # Another process made it, or the name is no folder's.
             if os.path.lexists(folder) and not os.path.isdir(folder):
                 raise
-        except FileNotFoundError:  # Another process removed the one above.
+        except FileNotFoundError:  # Another process removed the parent.
             pass
     raise OSError(errno.EBUSY, "other processes make and remove this folder again and again", folder)
 
 
 def make_folder(folder: str, mode: int) -> None:
-    """Make one folder: with its mode from the start, since a process that is killed before a chmod(2) would leave it without."""
+    """Make one folder, with its mode from the start: a process could be killed before a chmod(2)."""
     umask = os.umask(0)
     try:
         os.mkdir(folder, mode)
@@ -633,7 +625,7 @@ def make_folder(folder: str, mode: int) -> None:
 
 
 def sync_folder(folder: str) -> None:
-    """Make files that were made, renamed or removed in ``folder`` survive a power cut (fsync(2))."""
+    """Make changes of the names in ``folder`` survive a power cut (fsync(2))."""
     file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(file)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The files below a folder that another one may have filled: no link of it is followed by the kernel, no device is opened."""
+"""The files below a folder that another user may have filled: links are not followed, devices not opened."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import stat
 
 from .files import READ_FLAGS, READ_LIMIT
 
-DEPTH = 64  # folders in each other; /sys has a dozen
-MOST_OPEN = 128  # folders kept open, so that a file below one costs no walk
-AS_IT_IS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC  # opens no device, and a link as a link
+DEPTH = 64  # the most folders inside each other; /sys has a dozen
+MOST_OPEN = 128  # folders that stay open, so that reading their files costs no walk
+AS_IT_IS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC  # opens no device, and a link itself
 
 
 class FolderTree:
-    """Paths are real ones below the folder: "" is the folder itself, and no part of them is a link, ".." or "."."""
+    """Files by real paths below the folder: "" is the folder itself, and no part of a path is a link, ".." or "."."""
 
     def __init__(self, root: str) -> None:
         self.open = {"": os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)}
@@ -30,7 +30,7 @@ class FolderTree:
             os.close(self.open.popitem()[1])
 
     def look(self, path: str) -> os.stat_result:
-        """What is there (lstat(2))."""
+        """What lstat(2) says of a path."""
         if path in self.open:
             return os.fstat(self.open[path])
         folder, dummy, name = path.rpartition("/")
@@ -52,7 +52,7 @@ class FolderTree:
     def data(self, path: str) -> bytes:
         """The bytes of a regular file of at most READ_LIMIT bytes."""
         folder, dummy, name = path.rpartition("/")
-        # O_PATH first: the file that was looked at is opened, also where another one has its name by now.
+        # O_PATH first: the checked file itself is opened, even if another file has its name meanwhile.
         place = os.open(name, AS_IT_IS, dir_fd=self.folder(folder))
         try:
             if not stat.S_ISREG(os.fstat(place).st_mode):
@@ -61,18 +61,18 @@ class FolderTree:
         finally:
             os.close(place)
         try:
-            found = b""
-            while len(found) <= READ_LIMIT:
-                more = os.read(file, 1 << 20 if found else 65536)
+            data = b""
+            while len(data) <= READ_LIMIT:
+                more = os.read(file, 1 << 20 if data else 65536)
                 if not more:
-                    return found
-                found += more
+                    return data
+                data += more
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
         finally:
             os.close(file)
 
     def folder(self, path: str) -> int:
-        """A folder, open."""
+        """The descriptor of a folder, opened if need be."""
         if path in self.open:
             return self.open[path]
         names = path.split("/")[1:]

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Runs a program that a profile names, in a unit of its own, if only root could have changed that program."""
+"""Runs a program that a profile names in its own unit, if only root could have changed the program."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from .command import ENVIRONMENT, Command, run_foreign
 if t.TYPE_CHECKING:
     from .files import Host
 
-NOT_RUN = 125  # the code of an answer where systemd did not run it: no word of the program itself
-SYSTEMD_SECONDS = 60.0  # what systemd may take, however busy the machine is
+NOT_RUN = 125  # the code where systemd did not run the program
+SYSTEMD_SECONDS = 60.0  # the time for systemd itself, also on a busy machine
 PROPERTIES = {
     "Slice": "system.slice",
     "UMask": "0022",
     "TasksMax": "512",
     "MemoryMax": "1G",
-    # At once, with all that it started, when its time is up or its first process has ended.
+    # Kills the whole unit at once when the time is up or its first process has ended.
     "KillSignal": "SIGKILL",
-    # Its exit code is the caller's to report: systemd's own lines would be several for each run.
+    # The caller reports the exit code: systemd would log several lines for each run.
     "LogLevelMax": "err",
-    # How it ended, in lines after all that it printed (systemd.exec(5), "Environment Variables Set on the Service"). Not by ${NAME} in
-    # the command: a daemon-reload meanwhile reads the unit's file again, where systemd 257 has written $$ for each $.
+    # Prints how the program ended, after its output (systemd.exec(5), "Environment Variables Set on the Service"). Not ${NAME} in the
+    # command: after a daemon-reload systemd 257 reads its own unit file again, where it has written $$ for each $.
     "ExecStopPost": "/usr/bin/printenv CORRAL_END SERVICE_RESULT EXIT_CODE EXIT_STATUS",
 }
-END = {"CORRAL_END": ""}  # An empty line: the program's last one may have no end.
-# A user that exists for this run alone, who writes to a /tmp of its own, and reads and opens what each user may.
+END = {"CORRAL_END": ""}  # An empty line: the program's last line may lack its end.
+# A user that exists only for this run, with its own /tmp, and with the rights that every user has.
 UNPRIVILEGED = {"DynamicUser": "yes", "ProtectHome": "yes", "CapabilityBoundingSet": ""}
 
 
@@ -45,9 +45,9 @@ def run(
     as_root: bool = True,
     unit: str = "",
 ) -> Command:
-    """Run a command in a transient service; the answer is as that of command.run_foreign(). Never raises.
+    """Run a command in a transient service; the answer is like that of command.run_foreign(). Never raises.
 
-    ``unit`` is the name of the service where no two run at once, by a lock: what a caller left behind that was killed ends first.
+    ``unit`` names the service where the caller's lock excludes a second run: what a killed caller left under that name is stopped first.
     """
     dummy, refused = trusted_program.why_not(host, argv)
     if refused:
@@ -73,21 +73,21 @@ def run(
 
 
 def bound(host: Host) -> dict[str, str]:
-    """The property by which systemd stops the service as soon as that of the caller ends, however it does.
+    """The property with which systemd stops the service as soon as the caller's service ends; {} in a session, which has no service.
 
-    Without After=, which would wait until a caller of Type=oneshot has ended (systemd.unit(5)). A session has no service.
+    After= is not set: it would wait until a caller of Type=oneshot has ended (systemd.unit(5)).
     """
     lines = host.unrecorded(lambda: host.read("/proc/self/cgroup") or "").splitlines()
     groups = [line.split(":", 2)[2] for line in lines if line.startswith("0::/") or ":name=systemd:/" in line]
     for name in (name for group in groups for name in group.split("/") if name and not name.endswith(".slice")):
-        if name.endswith(".service"):  # What lies below is the service's own.
-            return {"BindsTo": name.replace("\\", "\\\\")}  # systemd-run takes one away
+        if name.endswith(".service"):  # Deeper names are the service's own groups.
+            return {"BindsTo": name.replace("\\", "\\\\")}  # systemd-run removes one backslash
         break
     return {}
 
 
 def outcome(program: str, timeout: float, answer: Command) -> Command:
-    """What systemd-run answered, as that of the program itself: how it ended stands in the last lines."""
+    """The program's answer out of systemd-run's: the last lines say how the program ended."""
     if answer.code == 124:
         return Command(124, "", f"{program}: no answer within {timeout:g} s")
     output, result, how, status, *dummy = [*answer.out.rsplit("\n", 4), "", "", ""]

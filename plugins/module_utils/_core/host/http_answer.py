@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What an HTTP server answers: the kubelet's healthz and its configuration, and the API server in its kubeconfig."""
+"""Answers of HTTP servers: the kubelet's healthz and configuration, and the API server of its kubeconfig."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import typing as t
 
 from ..model.values.records import NamedTuple
 
-LONGEST = 4096  # bytes of an answer
+LONGEST = 4096  # bytes of an answer that are read
 
 
 class Tls(NamedTuple):
-    """An encrypted connection, with the paths of the client's certificate and key ("": without).
+    """An encrypted connection, with the paths of the client's certificate and key ("": none).
 
-    ``verified``: the server proves who it is, by these authorities or those of a file, without both by those that the machine trusts.
+    ``verified``: the server's certificate is checked by ``authority`` or ``authority_file``; without both by the machine's authorities.
     """
 
     certificate: str = ""
@@ -31,7 +31,7 @@ class Tls(NamedTuple):
 def get(
     address: str, port: int, path: str, timeout: float, tls: t.Optional[Tls] = None, longest: int = LONGEST
 ) -> tuple[int, str]:
-    """The status and the beginning of the body; status 0 and the reason where there is no answer. Never raises."""
+    """The status and the beginning of the body; without an answer 0 and the reason. Never raises."""
     connection: t.Optional[http.client.HTTPConnection] = None
     try:
         connection = connected(address, port, timeout, tls)
@@ -46,7 +46,7 @@ def get(
 
 
 def connected(address: str, port: int, timeout: float, tls: t.Optional[Tls]) -> t.Any:
-    """A connection. A server of this machine proves nothing by its certificate, which is often its own."""
+    """A connection. A server of this machine need not prove itself: its certificate is often self-signed."""
     if tls is None:
         return http.client.HTTPConnection(address, port, timeout=timeout)
     import ssl

@@ -23,10 +23,10 @@ def folder(size_kib: int, node: t.Optional[int]) -> str:
 
 def pool_of(path: str) -> t.Optional[tuple[int, t.Optional[int]]]:
     """The page size and NUMA node of a pool's file; None for any other path."""
-    found = re.fullmatch(
+    match = re.fullmatch(
         r"/sys/(?:devices/system/node/node(\d+)|kernel/mm)/hugepages/hugepages-(\d+)kB/nr_hugepages", path
     )
-    return (int(found.group(2)), int(found.group(1)) if found.group(1) else None) if found else None
+    return (int(match.group(2)), int(match.group(1)) if match.group(1) else None) if match else None
 
 
 def pool(host: Host, size_kib: int, node: t.Optional[int]) -> t.Optional[int]:
@@ -35,7 +35,7 @@ def pool(host: Host, size_kib: int, node: t.Optional[int]) -> t.Optional[int]:
 
 
 def available(host: Host, size_kib: int) -> t.Optional[int]:
-    """The pages of a size that a new mount can set aside for itself: free, and not reserved by another mount."""
+    """The pages of a size that a new mount can reserve: free, and not reserved by another mount."""
     place = folder(size_kib, None)
     free, promised = (number(host, f"{place}/{name}_hugepages") for name in ("free", "resv"))
     return None if free is None else max(free - (promised or 0), 0)

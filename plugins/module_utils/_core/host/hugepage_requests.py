@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""When the kernel is asked again for hugepages that it did not give: not too often, and not while a kubelet has counted them."""
+"""When the kernel is asked again for hugepages that it refused: not too often, and not once a kubelet has counted them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def pool_file(pages: Hugepages) -> str:
 
 
 def last_answer(context: Context, pages: Hugepages, pool: t.Optional[int]) -> t.Optional[Attempt]:
-    """The last request for this number of pages, where the kernel gave another one and the pool is still as it was left then."""
+    """The last attempt, if it was for this number of pages and the pool still is as the kernel left it then."""
     attempt = context.attempts.get(pool_file(pages))
     same = attempt is not None and pool != pages.pages and (attempt.wanted, attempt.got) == (pages.pages, pool)
     return attempt if same else None
@@ -38,10 +38,10 @@ def is_asked_for(context: Context, pages: Hugepages, pool: t.Optional[int], *, c
 
 
 def are_counted(host: Host, context: Context) -> bool:
-    """Whether pools that differ stay as the kernel left them: a kubelet runs that would not start again once it gives more of them."""
+    """Whether differing pools stay as they are: with more pages a running kubelet would not start again."""
     declared = context.profile.memory.hugepages
-    if not any(last_answer(context, one, hugepage_files.pool(host, one.size_kib, one.node)) for one in declared):
+    if not any(last_answer(context, pool, hugepage_files.pool(host, pool.size_kib, pool.node)) for pool in declared):
         return False
-    from . import kubelet_state  # Most plans need no more than the lines before.
+    from . import kubelet_state  # Imported here: most plans end above.
 
     return kubelet_state.counts_hugepages(host)

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What a snapshot keeps of each file: decisions are replayed from it, and it goes from hand to hand.
+"""What a snapshot keeps of each file: enough to replay decisions, and nothing secret, since snapshots are passed on.
 
-Only what is allowed here is kept: a file of a kind that no rule names, a key or a word that no rule names are left out, and MARK
-stands in their place. There is no digest of what was left out: a short secret can be guessed from one.
+A file, key or word is kept only if a rule here allows it; otherwise MARK stands in its place. There is no digest of what is left out: a
+short secret can be guessed from its digest.
 """
 
 from __future__ import annotations
@@ -23,39 +23,24 @@ from ..model.systemd.unit_file import HEADER
 from . import state
 from .systemd import logical_lines
 
-MARK = "left-out-of-this-snapshot"  # one word: a command line keeps its number of words
+MARK = "left-out-of-this-snapshot"  # one word, so that a command line keeps its number of words
 
 PROGRAMS = frozenset(("conmon", "docker", "kubelet", "podman"))
 VERBS = frozenset(
-    (
-        "compose",
-        "container",
-        "image",
-        "images",
-        "kube",
-        "play",
-        "pod",
-        "prune",
-        "restart",
-        "run",
-        "start",
-        "system",
-        "volume",
-    )
-)
-# Options whose values are kept: of the kubelet all that set a key Corral knows, and its files; of Podman where containers run.
+    ("compose", "container", "image", "images", "kube", "play", "pod", "prune", "restart", "run", "start", "system", "volume")
+)  # fmt: skip
+# Options whose values are kept: of the kubelet, the flags of known keys and of its files; of Podman, those that say where containers run.
 VALUES = frozenset(
     (*FLAGS, "cgroup-parent", "cgroups", "cidfile", "config", "config-dir", "hostname-override", "kubeconfig", "name", "root-dir", "sdnotify")
 )  # fmt: skip
-MONITORS = frozenset(
-    "-" + letter for letter in "cnp"
-)  # of conmon: the container's id, its name, its file with a process id
+# Options of conmon: the container's id, its name, and the file with its process id.
+MONITORS = frozenset("-" + letter for letter in "cnp")
 FLAG = re.compile(r"--([a-z][a-z-]*)(?:(=)(.*))?", re.DOTALL)
 LETTERS = re.compile(r"-[a-zA-Z]")
 PATH = re.compile(r"(/(usr|opt|bin|sbin|local|libexec|lib|podman))*/?[a-z]+")
 VARIABLE = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|\{[A-Za-z_][A-Za-z0-9_]*\})")
 PREFIXES = "@-:+!|"  # of a command in a unit file (systemd.service(5))
-# Keys of unit files. Those of commands and of variables keep their words that are allowed above.
+# Keys of unit files. Values of commands and variables keep only the words that are allowed above.
 COMMANDS = re.compile(r"Exec(Condition|Start|StartPre|StartPost|Stop|StopPost|Reload)")
 KEYS = frozenset(
     (
@@ -68,14 +53,12 @@ KEYS = frozenset(
 RESOURCES = re.compile(
     r"(Startup)?(Allowed|CPU|Device|Default(?!Environment)|IO|Memory|Managed|Swap|Tasks)[A-Za-z]*|LimitN[A-Z]+"
 )
-NAMES = re.compile(
-    r"(Default|Manager)?Environment|Description|Documentation|(Set|Load|Import)Credential(Encrypted)?"
-)  # those are kept, without values
-AGENT = re.compile(
-    r"[@:+!-]*(/[a-z0-9/.]+ (-[A-Z] )*)?/usr/libexec/corral/[a-z0-9/._-]+( [a-z%-]+)*"
-)  # Python and its program
-PROSE = re.compile(r"# [A-Z0-9a-z'-][^=]* ")  # a comment, and no setting that is commented out
-# A line of YAML up to its comment. Quotes count where a value may begin.
+# Kept without their values.
+NAMES = re.compile(r"(Default|Manager)?Environment|Description|Documentation|(Set|Load|Import)Credential(Encrypted)?")
+# Python and a program of Corral.
+AGENT = re.compile(r"[@:+!-]*(/[a-z0-9/.]+ (-[A-Z] )*)?/usr/libexec/corral/[a-z0-9/._-]+( [a-z%-]+)*")
+PROSE = re.compile(r"# [A-Z0-9a-z'-][^=]* ")  # a comment, but no setting that is commented out
+# A line of YAML without its comment. Quotes count only where a value may begin.
 UNCOMMENTED = re.compile(r"""(?:(?<=[:,\[{-])\s*(?:"(?:[^"\\]|\\.)*"|'[^']*')|(?<=\S)#|[^#])*""")
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 KUBELET = frozenset(
@@ -88,20 +71,20 @@ SYSCTL = re.compile(r"-?\s*(kernel[./](pid_max|threads-max|numa_balancing)|vm[./
 TUNED = re.compile(
     r"include|summary|transparent_hugepages|(no|not_)?\w*(cores|cpus|affinity|cpulist)\w*|" + SYSCTL.pattern
 )
-SEES_ALL = ("cgroup", "cgroup2", "hugetlbfs", "proc", "sysfs", "tmpfs")  # file systems whose options tell of no account
+SEES_ALL = ("cgroup", "cgroup2", "hugetlbfs", "proc", "sysfs", "tmpfs")  # file systems whose options name no account
 
 Filter = t.Callable[[str], str]
 
 
 def kept(path: str, data: bytes) -> bytes:
-    """The bytes of a file as a snapshot has them."""
+    """The bytes of a file as a snapshot keeps them."""
     text = data.decode("utf-8", "surrogateescape")
     for pattern, rule in RULES:
         if pattern.fullmatch(path):
             try:
                 return rule(text).encode("utf-8", "surrogateescape")
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-                break  # It is not what a file of this name should be.
+                break  # The content does not fit the name.
     else:
         if re.search(r"^kind: [\"']?KubeletConfiguration|\"kind\": ?\"KubeletConfiguration\"", text, re.MULTILINE):
             return kubelet_config(text).encode("utf-8", "surrogateescape")
@@ -113,7 +96,7 @@ def whole(text: str) -> str:
 
 
 def words(line: t.Iterable[str], *, programs: bool = True) -> t.Iterator[str]:
-    """The words of a command line: programs, verbs, variables and options that are known; the values of some options."""
+    """The words of a command line with MARK for all but known programs, verbs, variables and options, and the values of some options."""
     before, program = "", "" if programs else "kubelet"
     for word in line:
         flag = FLAG.fullmatch(word)
@@ -143,12 +126,12 @@ def command(line: str) -> str:
 
 
 def variables(line: str) -> str:
-    """NAME=VALUE words, of whose values only options in the kubelet's variables are kept, and the CPUs that irqbalance leaves alone."""
-    found = []
+    """NAME=VALUE words without values, except options in the kubelet's variables and the CPUs that irqbalance leaves alone."""
+    assigned = []
     for word in shlex.split(line):
         name, equals, value = word.partition("=")
-        found.append(f'"{name}={value_of(name, value)}"' if equals and VARIABLE_NAME.fullmatch(name) else MARK)
-    return " ".join(found)
+        assigned.append(f'"{name}={value_of(name, value)}"' if equals and VARIABLE_NAME.fullmatch(name) else MARK)
+    return " ".join(assigned)
 
 
 def value_of(name: str, value: str) -> str:
@@ -160,50 +143,50 @@ def value_of(name: str, value: str) -> str:
 
 
 def unit_file(text: str) -> str:
-    """A unit file or drop-in, without its comments. Those that Corral wrote keep the values and comments it gave them."""
+    """A unit file or drop-in without its comments; a file that Corral wrote keeps its own values and comments."""
     own = text.startswith(HEADER)
-    found = []
+    lines = []
     for line in text[len(HEADER) :].splitlines() if own else logical_lines(text):
         key, equals, value = line.partition("=")
         key, value = key.strip(), value.strip()
         if own and PROSE.match(line):
-            found.append(line)
+            lines.append(line)
         elif not equals:
-            found.append(line if not line.strip() or re.fullmatch(r"\[[A-Z][a-z]+\]", line.strip()) else MARK)
+            lines.append(line if not line.strip() or re.fullmatch(r"\[[A-Z][a-z]+\]", line.strip()) else MARK)
         elif key in KEYS or RESOURCES.fullmatch(key) or (own and of_corral(key, value)):
-            found.append(line)
+            lines.append(line)
         elif COMMANDS.fullmatch(key):
-            found.append(f"{key}={command(value)}")
+            lines.append(f"{key}={command(value)}")
         elif NAMES.fullmatch(key):
-            found.append(f"{key}={variables(value) if key.endswith('Environment') else MARK if value else ''}")
+            lines.append(f"{key}={variables(value) if key.endswith('Environment') else MARK if value else ''}")
         else:
-            found.append(f"{MARK}={MARK}")
-    return (HEADER if own else "") + "".join(f"{line}\n" for line in found)
+            lines.append(f"{MARK}={MARK}")
+    return (HEADER if own else "") + "".join(f"{line}\n" for line in lines)
 
 
 def of_corral(key: str, value: str) -> bool:
-    """Whether Corral itself may have set a key to this: no variable, no credential, no command but its own."""
+    """Whether Corral itself may have set a key to this value: no variable, no credential, no foreign command."""
     if COMMANDS.fullmatch(key):
         return AGENT.fullmatch(value) is not None
     return "Environment" not in key and "Credential" not in key
 
 
 def assignments(keys: t.Pattern[str]) -> Filter:
-    """A file of KEY = VALUE lines and section headers."""
+    """The rule for a file of KEY = VALUE lines and section headers, of which the assignments of ``keys`` are kept."""
 
     def rule(text: str) -> str:
         if text.startswith(HEADER):
             return (
                 text if all(map(SYSCTL.match, text[len(HEADER) :].splitlines())) else HEADER + rule(text[len(HEADER) :])
             )
-        found = []
+        lines = []
         for line in text.splitlines():
             key, equals, dummy = line.partition("=")
             if equals and line[:1] not in "#;":
-                found.append(line if keys.fullmatch(key.strip()) else f"{MARK}={MARK}")
+                lines.append(line if keys.fullmatch(key.strip()) else f"{MARK}={MARK}")
             elif re.fullmatch(r"\[[A-Za-z0-9_-]+\]", line.strip()):
-                found.append(line)
-        return "".join(f"{line}\n" for line in found)
+                lines.append(line)
+        return "".join(f"{line}\n" for line in lines)
 
     return rule
 
@@ -218,8 +201,8 @@ def command_line(text: str) -> str:
 
 
 def mounts(text: str) -> str:
-    """The lines of mountinfo, without the options of file systems whose options may have an account, and without their servers."""
-    found = []
+    """The lines of mountinfo, without servers, and without options that may name an account."""
+    lines = []
     for line in text.splitlines():
         head, dash, tail = line.partition(" - ")
         kind, source, options = tail.split(" ")[:3]
@@ -227,8 +210,8 @@ def mounts(text: str) -> str:
             access = options.partition(",")[0]
             options = access if access in ("rw", "ro") else MARK
             source = source if source == kind or re.fullmatch(r"/dev/[A-Za-z0-9/_.-]+", source) else MARK
-        found.append(f"{head}{dash}{kind} {source} {options}\n")
-    return "".join(found)
+        lines.append(f"{head}{dash}{kind} {source} {options}\n")
+    return "".join(lines)
 
 
 def accounts(text: str) -> str:
@@ -249,11 +232,11 @@ def containers(text: str) -> str:
 
 
 def cdi_spec(text: str) -> str:
-    """A CDI spec in JSON: its devices with their files, without what else they set in containers."""
+    """A CDI spec in JSON: its devices with their files, without the other edits of containers."""
     data = json.loads(text)
     rows = [
-        {"name": one["name"], "containerEdits": device_nodes(one) or {"env": [f"SNAPSHOT={MARK}"]}}
-        for one in data["devices"]
+        {"name": row["name"], "containerEdits": device_nodes(row) or {"env": [f"SNAPSHOT={MARK}"]}}
+        for row in data["devices"]
     ]
     kept = {"cdiVersion": data["cdiVersion"], "kind": data["kind"], "devices": rows}
     return json.dumps({**kept, "containerEdits": device_nodes(data)})
@@ -261,35 +244,35 @@ def cdi_spec(text: str) -> str:
 
 def device_nodes(row: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     nodes = (row.get("containerEdits") or {}).get("deviceNodes") or []
-    ways = [{key: one[key] for key in ("path", "hostPath") if one.get(key)} for one in nodes]
-    return {"deviceNodes": [one for one in ways if one and all(map(FIT_PATH.fullmatch, one.values()))]} if ways else {}
+    ways = [{key: node[key] for key in ("path", "hostPath") if node.get(key)} for node in nodes]
+    return {"deviceNodes": [way for way in ways if way and all(map(FIT_PATH.fullmatch, way.values()))]} if ways else {}
 
 
 def kubelet_config(text: str) -> str:
-    """A KubeletConfiguration, in JSON or in YAML as people and kubeadm write it: the keys that Corral reads, without comments."""
+    """A KubeletConfiguration, in JSON or in YAML as people and kubeadm write it: only the keys that Corral reads, no comments."""
     if text.lstrip()[:1] == "{":
         try:
             return json.dumps({key: value if key in KUBELET else MARK for key, value in json.loads(text).items()})
         except (ValueError, RecursionError):
             return f"{MARK}\n"
-    found = [HEADER.rstrip()] if text.startswith(HEADER) else []
+    lines = [HEADER.rstrip()] if text.startswith(HEADER) else []
     keeps = True
     for row in text.splitlines():
-        line = UNCOMMENTED.match(row)[0].rstrip()  # type: ignore[index]  # it matches any line
+        line = UNCOMMENTED.match(row)[0].rstrip()  # type: ignore[index]  # the pattern matches any line
         if row.strip() and not line:
             continue
         match = re.match(r"([A-Za-z]+):", line)
         if match:
             key = match.group(1)
             keeps = key in KUBELET
-            found.append(line if keeps else f"{key}: {MARK}")
+            lines.append(line if keeps else f"{key}: {MARK}")
         elif keeps or line.strip() in ("", "---"):
-            found.append(line if line[:1] in (" ", "-", "") or line.strip() == "---" else f"# {MARK}")
-    return "".join(f"{line}\n" for line in found)
+            lines.append(line if line[:1] in (" ", "-", "") or line.strip() == "---" else f"# {MARK}")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def originals(text: str) -> str:
-    """The originals that Corral recorded: the files of others among them as those files."""
+    """The originals that Corral recorded; an original file is filtered as the file itself."""
     rows = state.checked_data(json.loads(text))
     for row in rows:
         before = row["before"]
@@ -303,7 +286,7 @@ def originals(text: str) -> str:
 
 CONTROL = "/run/systemd/system.control/x.slice.d/50-x.conf"
 
-# The first one that fits a path.
+# The first rule whose pattern fits a path applies.
 RULES: tuple[tuple[t.Pattern[str], Filter], ...] = tuple(
     (re.compile(pattern), rule)
     for pattern, rule in (

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The text formats of kernel files. Anything that is not in the format is None, never an exception.
+"""The text formats of kernel files. A text in another format is None, never an exception.
 
 Formats: Documentation/admin-guide/cputopology.rst; bitmaps as lib/bitmap.c prints them (%*pb, %*pbl).
 """
@@ -23,12 +23,12 @@ _MASK = re.compile(r"[0-9a-f]{1,8}(?:,[0-9a-f]{1,8})*", re.ASCII | re.IGNORECASE
 _INTEGER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _MEM_TOTAL = re.compile(r"^(?:Node\s+[0-9]+\s+)?MemTotal:\s*([0-9]{1,18})\s*kB", re.ASCII | re.MULTILINE)
 
-# What printk and sysfs write for an empty list, depending on the kernel's age.
+# An empty list, as printk and sysfs write it on kernels of different ages.
 _NOTHING = ("", "(null)")
 
 
 def cpu_list(text: str) -> CpuSet | None:
-    """A list such as ``0-3,8``; blanks around it are dropped, nothing and ``(null)`` are the empty set."""
+    """A list such as ``0-3,8``, blanks around it allowed; an empty text and ``(null)`` are the empty set."""
     text = text.strip()
     if text in _NOTHING:
         return cpuset.EMPTY
@@ -71,7 +71,7 @@ def count(text: str) -> int | None:
 
 
 def counts(text: str) -> tuple[int, ...] | None:
-    """Counts between blanks (a row of node distances)."""
+    """Counts separated by blanks (a row of node distances)."""
     numbers = [count(word) for word in text.split()]
     return tuple(number for number in numbers if number is not None) if None not in numbers else None
 
@@ -83,12 +83,12 @@ def mem_total(text: str) -> int | None:
 
 
 def numbered(names: list[str], prefix: str, suffix: str = "") -> dict[int, str]:
-    """The names ``PREFIXnSUFFIX`` by their number, ascending; leading zeros and other names are left out."""
-    found: dict[int, str] = {}
+    """The names ``PREFIXnSUFFIX`` by their number, ascending; numbers with leading zeros and other names are left out."""
+    names_by_number: dict[int, str] = {}
     for name in names:
         digits = name[len(prefix) : len(name) - len(suffix)]
         if name == f"{prefix}{digits}{suffix}" and digits.isdecimal() and digits.isascii() and len(digits) < 12:
             number = int(digits)
             if str(number) == digits:
-                found[number] = name
-    return dict(sorted(found.items()))
+                names_by_number[number] = name
+    return dict(sorted(names_by_number.items()))

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The way to what a path leads to, as the kernel goes it (path_resolution(7))."""
+"""The folders and links on the way to a path's target, in the kernel's order (path_resolution(7))."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LINK_LIMIT = 40  # MAXSYMLINKS
 
 
 def steps(host: Host, path: str) -> t.Iterator[tuple[str, t.Optional[str]]]:
-    """Each folder and link on the way from the root on, and at last what is there: its real path ("": the root), and a link's text.
+    """Each folder and link on the way from the root ("") with the link's text (None: no link), and at last the target's real path.
 
     Raises OSError (ELOOP) for a circle of links.
     """

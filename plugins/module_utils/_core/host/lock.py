@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The lock of a node, which a process holds while it changes the node or writes what it observed; and the lock's folder."""
+"""The lock of a node, which a process holds while it changes the node or writes the status; and the lock's folder."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 RUN = "/run/corral"
 LOCK = f"{RUN}/lock"
-HELD: list[Lock] = []  # by this process
+HELD: list[Lock] = []  # the locks that this process holds
 
 
 class Lock:
-    """The lock for one writer of a node, or of what ``path`` protects (flock(2): the kernel releases it when the holder dies)."""
+    """The lock for the only writer of a node, or of the file at ``path`` (flock(2): the kernel releases it when the holder dies)."""
 
     def __init__(self, host: Host, path: str = LOCK) -> None:
         self.host = host
@@ -39,7 +39,7 @@ class Lock:
             self.file = self.open_file()
             try:
                 fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # A removal may have taken the file away while we waited: a lock on that excludes no other process.
+                # A removal may have deleted the file meanwhile: a lock on a deleted file excludes no other process.
                 if os.fstat(self.file).st_nlink:
                     HELD.append(self)
                     return True
@@ -52,17 +52,17 @@ class Lock:
             time.sleep(0.1)
 
     def open_file(self) -> int:
-        """The lock's file, made in Corral's own folder where it is absent."""
+        """The lock's file, opened; it is made in Corral's folder if it is absent."""
         for dummy in range(TRIES):
             own_folder(self.host, RUN, 0o755)
             try:
                 return os.open(self.host.at(self.path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            except FileNotFoundError:  # A removal took the folder away since.
+            except FileNotFoundError:  # A removal deleted the folder meanwhile.
                 pass
         raise OSError(errno.EBUSY, "other processes make and remove its folder again and again", self.path)
 
     def is_lost(self) -> bool:
-        """Whether the lock's file was deleted or replaced since it was taken: another run may hold the one that is there now."""
+        """Whether the lock's file was deleted or replaced since: then another run may hold the lock of the present file."""
         try:
             there = os.lstat(self.host.at(self.path))
         except OSError as error:
@@ -80,10 +80,8 @@ class Lock:
 
 
 def refuse_lost(host: Host) -> None:
-    """Raise CorralError where a lock that this run holds excludes no other run any more. A run asks before each step, and before it
-    publishes, and writes nothing more.
-    """
-    lost = next((one.path for one in HELD if one.host is host and one.is_lost()), "")
+    """Raise CorralError where a lock of this run no longer excludes other runs. Asked before each step and before the status is written."""
+    lost = next((lock.path for lock in HELD if lock.host is host and lock.is_lost()), "")
     if lost:
         from ..model.values.errors import refusal
 
@@ -93,15 +91,15 @@ def refuse_lost(host: Host) -> None:
 
 
 def own_folder(host: Host, path: str, mode: int) -> None:
-    """Make a folder of Corral's own, or make sure of it: no link, owned by this user, with no more permissions than ``mode``.
+    """Make a folder of Corral's own, or check it: no link, owned by this user, with no more permissions than ``mode``.
 
-    What is there is looked at after the attempt to make it, so that it does not matter which process made it. Raises CorralError for a
-    link, a file or another user's folder: nothing is written into it.
+    The check comes after the attempt to make it, so that it does not matter which process made it. Raises CorralError for a link, a file
+    or another user's folder.
     """
     try:
         host.make_dir(path, mode)
     except FileExistsError:
-        pass  # The look says what it is.
+        pass  # folder_problem() checks what is there.
     problem = folder_problem(host, path)
     if problem:
         from ..model.values.errors import refusal
@@ -112,23 +110,23 @@ def own_folder(host: Host, path: str, mode: int) -> None:
             host.writes.append(path)
             os.chmod(host.at(path), mode)
     except FileNotFoundError:
-        pass  # A removal took it away since: who opens a file in it is told.
+        pass  # A removal deleted it meanwhile: opening a file in it will fail.
 
 
 def folder_problem(host: Host, path: str) -> str:
-    """Why a path cannot be a folder of Corral's own; "" where it is one, or can be made."""
+    """Why a path cannot be Corral's own folder; "" where it is a proper folder or can be made."""
     try:
-        found = os.lstat(host.at(path))
+        status = os.lstat(host.at(path))
     except OSError as error:
-        if error.errno != errno.EROFS:  # A tree has no path here.
+        if error.errno != errno.EROFS:  # EROFS: a recorded tree has no real path.
             host.absent(path, error)
         return ""
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         return "is a link, and Corral keeps its files in a folder of its own: remove it"
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         return "is a file, and Corral keeps its files in a folder of its own: move it away"
-    if found.st_uid != os.geteuid():
-        if found.st_uid == 0:
+    if status.st_uid != os.geteuid():
+        if status.st_uid == 0:
             return "belongs to root: run this as root"
-        return f"belongs to user {found.st_uid}: remove it, or give it to root"
+        return f"belongs to user {status.st_uid}: remove it, or give it to root"
     return ""

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The file of metrics: where node_exporter's textfile collector finds it."""
+"""The file of metrics, in the folder of node_exporter's textfile collector."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .files import Host
 
 
 def publish(host: Host, status: t.Mapping[str, t.Any], began: float) -> t.Optional[str]:
-    """Write the metrics of a tick that began then (seconds of the boot) where their folder is there.
+    """Write the metrics of a tick that began at ``began`` (seconds of the boot), where their folder exists.
 
-    Returns what went wrong, None when nothing did.
+    Returns the error, None without one.
     """
     path = agent_units.metrics_file(agent_units.metrics_dir(state.read_json(host, state.AGENT)))
     if not path or not host.is_dir(os.path.dirname(path)):
@@ -36,13 +36,13 @@ def publish(host: Host, status: t.Mapping[str, t.Any], began: float) -> t.Option
 
 
 def refresh(host: Host, now: int, began: float) -> bool:
-    """Write the metrics of a tick that found the node as in the status. Whether that succeeds, and did before."""
+    """Write the metrics of a tick that changed nothing. True if this write and the one before succeeded."""
     status = state.read_json(host, state.STATUS)
     return status["metrics_error"] is None and publish(host, {**status, "time": now}, began) is None
 
 
 def publish_gc(host: Host, status: t.Mapping[str, t.Any]) -> t.Optional[str]:
-    """Write the metrics of garbage collection; ``status`` is what gc.json holds. Returns what went wrong."""
+    """Write the metrics of garbage collection out of ``status`` (gc.json). Returns the error, None without one."""
     from ..model.status import gc_metrics
 
     path = agent_units.gc_metrics_file(agent_units.metrics_dir(state.read_json(host, state.AGENT)))

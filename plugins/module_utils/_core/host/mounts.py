@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The mounts of the machine (proc_pid_mountinfo(5)), and the processes that use one."""
+"""The mounts of the machine (proc_pid_mountinfo(5)), and the processes that use a mount."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ..model.values.records import NamedTuple
 from . import process
 from .files import Host, Unreadable
 
-# PID 1's view: the hardened agent has a mount namespace of its own.
+# PID 1's mounts: the hardened agent has its own mount namespace.
 TABLE = "/proc/1/mountinfo"
 
 
 class Mount(NamedTuple):
-    """One mount: where, file system type, device number ("0:42") and the super block's options."""
+    """A mount: its path, file system type, device number ("0:42") and the super block's options."""
 
     path: str
     fstype: str
@@ -32,38 +32,38 @@ def readable(host: Host) -> bool:
 
 
 def table(text: t.Optional[str]) -> list[Mount]:
-    """The mounts of some lines of the table, in the order in which they were made."""
-    found = []
+    """The mounts in lines of the table, in the order in which they were made."""
+    mounts = []
     for line in (text or "").splitlines():
         fields = line.split(" ")
         try:
             dash = fields.index("-", 6)
             options = dict(option.partition("=")[::2] for option in fields[dash + 3].split(","))
-            found.append(Mount(unescaped(fields[4]), fields[dash + 1], fields[2], options))
+            mounts.append(Mount(unescaped(fields[4]), fields[dash + 1], fields[2], options))
         except (ValueError, IndexError):
             continue
-    return found
+    return mounts
 
 
 def at(host: Host, path: str) -> t.Optional[Mount]:
-    """The topmost mount at exactly ``path``, which has no blank and no backslash. Containers' mounts come and go."""
+    """The topmost mount at exactly ``path``, which has no blank and no backslash. Other lines change too often to be recorded."""
     mounts = table(host.lines(TABLE, f" {path} "))
     return next((mount for mount in reversed(mounts) if mount.path == path), None)
 
 
 def unescaped(text: str) -> str:
-    """mountinfo writes space, tab, newline and backslash as octal."""
+    """A path of mountinfo, which writes space, tab, newline and backslash as octal."""
     for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         text = text.replace(code, char)
     return text
 
 
 def holders(host: Host, mount: Mount, limit: int = 5) -> list[str]:
-    """Processes that use the mount, as "name (pid)", at most ``limit``; with the error, those of which that cannot be read.
+    """At most ``limit`` processes that use the mount, as "name (pid)". Unreadable processes count as users and are shown with the error.
 
-    The maps of a large process can have more bytes than are read, and any user can have such a process.
+    The maps of a large process can be longer than READ_LIMIT, and any user can have such a process.
     """
-    found: list[str] = []
+    shown: list[str] = []
     for pid in filter(str.isdecimal, host.names("/proc")):
         said = ""
         try:
@@ -71,10 +71,10 @@ def holders(host: Host, mount: Mount, limit: int = 5) -> list[str]:
         except Unreadable as error:
             used, said = True, f", of which that is not known ({error})"
         if used:
-            found.append(f"{process.name(host, pid) or '?'} ({pid}){said}")
-            if len(found) == limit:
+            shown.append(f"{process.name(host, pid) or '?'} ({pid}){said}")
+            if len(shown) == limit:
                 break
-    return found
+    return shown
 
 
 def uses(host: Host, pid: str, prefix: str) -> bool:

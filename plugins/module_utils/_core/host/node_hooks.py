@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Steps that others take part in: a program of the administrator's, and the wait for a service that says that it is healthy."""
+"""Steps that depend on other programs: the administrator's hook, and the wait until a service reports that it is healthy."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from . import cgroup, foreign_program, state, systemd
 from .files import Host
 
 HOOK_SECONDS = 1800.0
-HOOK_UNIT = "corral-hook.service"  # The node's lock is held.
+HOOK_UNIT = "corral-hook.service"  # one name is enough: the caller holds the node's lock
 HEALTH_SECONDS = READY_SECONDS = 120.0
-# A kubelet answers before its managers have read their state files, and ends where it refuses one.
+# A kubelet answers before its managers have read their state files, and ends if it refuses such a file.
 STEADY_SECONDS = 8.0
 BETWEEN_SECONDS = 0.5
-BETWEEN_REQUESTS = 3.0  # to an API server, which all nodes ask
-CLOCK_SECONDS = 1.0  # A report's time is in whole seconds.
+BETWEEN_REQUESTS = 3.0  # to the API server, which serves all nodes
+CLOCK_SECONDS = 1.0  # the precision of a report's time
 LOG_LINES = 5
-# With so many processes, one after the other, Restart= will not help.
+# After so many processes in turn, another Restart= will not help.
 ENDS = 4
 
 
 def refused(host: Host, step: Step) -> str:
-    """Run the hook, or wait. The reason why it failed; "" where it did not."""
+    """Run the hook, or wait. Returns the reason of a failure, "" for success."""
     if step.kind == "hook":
         return run_hook(host, step)
     return wait_until_ready(host, step) if step.name else wait_for_health(host, step)
 
 
 def run_hook(host: Host, step: Step) -> str:
-    """Run the program with its argument. That the node is drained is kept from before that until it has resumed."""
+    """Run the program with its argument. The file DRAINED exists from before the drain until a resume has succeeded."""
     if step.value == "drain":
         state.state_folder(host, state.STATE)
         host.write_file(state.DRAINED, f"{step.target}\n", state.PRIVATE)
@@ -51,15 +51,13 @@ def run_hook(host: Host, step: Step) -> str:
 
 
 def drained_by(host: Host) -> tuple[str, str]:
-    """The hook that has drained the node and not resumed it, and what its failed resume said; empty where there is none, or a torn one."""
+    """The hook that drained the node and has not resumed it, and the error of its last resume; empty without a complete record."""
     path, end, said = (state.read_text(host, state.DRAINED) or "").partition("\n")
     return (path, said.strip()) if end and path.startswith("/") else ("", "")
 
 
 def wait_for_health(host: Host, step: Step) -> str:
-    """Ask for /healthz until it is 200 for some seconds; when time is up, or the service has ended again and again, its last log lines
-    say why it is not.
-    """
+    """Ask for /healthz until it has been 200 for STEADY_SECONDS. Returns "", or after a timeout or too many restarts the last log lines."""
     address, dummy, port = (step.value or "").rpartition(":")
     began = time.monotonic()
     healthy_since = None
@@ -70,8 +68,8 @@ def wait_for_health(host: Host, step: Step) -> str:
         healthy_since = None if status != 200 else now if healthy_since is None else healthy_since
         if healthy_since is not None and now - healthy_since >= STEADY_SECONDS:
             return ""
-        found = host.processes(f"{cgroup.service_group(host, step.target)}/cgroup.procs")
-        processes.update(sorted(map(int, found))[:1])  # The main one: those that it started came later.
+        pids = host.processes(f"{cgroup.service_group(host, step.target)}/cgroup.procs")
+        processes.update(sorted(map(int, pids))[:1])  # The main process: its children have higher numbers.
         if now - began > HEALTH_SECONDS or len(processes) >= ENDS:
             break
         time.sleep(BETWEEN_SECONDS)
@@ -83,16 +81,16 @@ def wait_for_health(host: Host, step: Step) -> str:
 
 
 def wait_until_ready(host: Host, step: Step) -> str:
-    """Ask the API server until the node is Ready by a report of the kubelet that runs now; "" then, else what it said last."""
-    from . import kubelet_node, kubelet_ready  # Only a change of a kubelet's configuration asks.
+    """Ask the API server until the running kubelet has reported the node Ready. Returns "", or after a timeout the last answer."""
+    from . import kubelet_node, kubelet_ready  # Imported here: only a changed kubelet configuration needs them.
 
     began = time.monotonic()
     while True:
-        found = kubelet_ready.readiness(host, step.value or "", step.name)
+        node_report = kubelet_ready.readiness(host, step.value or "", step.name)
         running = kubelet_node.of_unit(host)
         since = (running.began if running else None) or 0.0
-        said = found.said or (
-            "its kubelet has not reported since it started" if found.reported + CLOCK_SECONDS < since else ""
+        said = node_report.said or (
+            "its kubelet has not reported since it started" if node_report.reported + CLOCK_SECONDS < since else ""
         )
         if running is not None and not said:
             return ""
@@ -105,12 +103,12 @@ def wait_until_ready(host: Host, step: Step) -> str:
 
 
 def ended(processes: t.Collection[int]) -> str:
-    """How often the service ended, where it did."""
+    """How often the service ended; "" for never."""
     return f", and it ended {len(processes) - 1} times" if len(processes) > 1 else ""
 
 
 def last_lines(host: Host, unit: str) -> str:
-    """The last lines that a unit's processes logged, on one line; --unit would have systemd's as well."""
+    """The last lines that a unit's processes logged, as one line. Not by --unit, which adds systemd's own lines."""
     answer = host.run("journalctl", "--no-pager", "--output=cat", f"--lines={LOG_LINES}", f"_SYSTEMD_UNIT={unit}")
     lines = [" ".join(line.split())[:300] for line in answer.out.splitlines() if line.strip()]
     return " | ".join(lines[-LOG_LINES:]) or f"none (journalctl -u {unit})"

@@ -16,38 +16,38 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import typing as t
 
-DEPTH = 4  # control groups of containers within a unit
+DEPTH = 4  # levels of control groups inside a unit
 POPULATED = b"populated 1"  # in cgroup.events
-NO_FOLDERS = 2  # links of a folder without folders in it; with each one more there is another link
-# Podman's monitor protects itself: -1000.
+NO_FOLDERS = 2  # the links of a folder that holds no folder; each folder in it adds a link
+# Podman's monitor, which sets its own score to -1000.
 MONITOR = "conmon"
 
 
 def scores(host: Host, path: str, usual: str) -> tuple[str, ...]:
-    """The other scores that processes in a control group and below it have, each once.
+    """The scores other than ``usual`` of processes in a control group and below it, each once.
 
-    One question to the host: which processes there are changes all the time.
+    Recorded as one question, since the processes change all the time.
     """
-    found = host.unrecorded(lambda: {score for dummy, score in rows(host, path, usual)})
-    return host.tell(tuple(sorted(found)), "oom_scores", path, usual)
+    other_scores = host.unrecorded(lambda: {score for dummy, score in rows(host, path, usual)})
+    return host.tell(tuple(sorted(other_scores)), "oom_scores", path, usual)
 
 
 def others(host: Host, path: str, usual: str) -> list[str]:
-    """The processes that have another score."""
+    """The processes with another score than ``usual``."""
     return host.unrecorded(lambda: [pid for pid, dummy in rows(host, path, usual)])
 
 
 def rows(host: Host, path: str, usual: str, depth: int = DEPTH) -> list[tuple[str, str]]:
-    """Each process with another score than the usual one, and its score; monitors of containers are left out."""
-    found = []
+    """Each process with another score than the usual, and its score; without the monitors of containers."""
+    unusual = []
     for pid in (host.read(f"{path}/cgroup.procs") or "").split():
         score = (host.read(f"/proc/{pid}/oom_score_adj") or "").strip()
         if score not in ("", usual) and not is_monitor(host, pid):
-            found.append((pid, score))
+            unusual.append((pid, score))
     for name in host.names(path) if depth and has_folders(host, path) else ():
         if concerns(name):
-            found += rows(host, f"{path}/{name}", usual, depth - 1)
-    return found
+            unusual += rows(host, f"{path}/{name}", usual, depth - 1)
+    return unusual
 
 
 def is_monitor(host: Host, pid: str) -> bool:
@@ -56,15 +56,15 @@ def is_monitor(host: Host, pid: str) -> bool:
 
 
 def concerns(name: str) -> bool:
-    """Whether a control group in a unit's is looked at: units and containers, not what a unit makes for itself."""
+    """Whether rows() reads a control group inside a unit: that of a unit or container, not one that a unit makes for itself."""
     return name.endswith((".slice", ".service", ".scope")) or name.startswith(("container", "libpod-"))
 
 
 def groups(host: Host, path: str, depth: int = DEPTH) -> t.Optional[list[tuple[str, int]]]:
-    """The control groups that rows() looks at, the outer ones first, and how many links each has (see has_folders).
+    """The control groups that rows() reads, the outer ones first, each with its number of links (see has_folders).
 
-    As long as all of them are there with as many links there is no other one. None where that says too little: the file
-    system does not count, or there are control groups that rows() does not look at.
+    While all of them keep their number of links, no group was added. None where links do not tell: the file system does not count them, or
+    rows() leaves some groups out.
     """
     links = host.links(path)
     if links is None:
@@ -72,20 +72,19 @@ def groups(host: Host, path: str, depth: int = DEPTH) -> t.Optional[list[tuple[s
     inner = host.folders(path)
     if links != len(inner) + NO_FOLDERS or (inner and not depth) or not all(map(concerns, inner)):
         return None
-    found = [(path, links)]
+    known = [(path, links)]
     for name in inner:
         below = groups(host, f"{path}/{name}", depth - 1)
         if below is None:
             return None
-        found += below
-    return found
+        known += below
+    return known
 
 
 def usual(host: Host, folder: int, known: t.Iterable[tuple[str, int, bytes]], score: bytes) -> bool:
-    """Whether these control groups (see groups; their paths start in the open folder) are all that there are, each process in
-    them has this score, and there are processes where their cgroup.events, if known, had said so.
+    """Whether ``known`` (see groups(); paths below the open folder) are still all control groups, and every process in them has this score.
 
-    What scores() would find costs twice as much to look for: the dozens of files of each control group are not listed.
+    Known cgroup.events must agree too. This costs half of scores(), which lists the dozens of files of each group.
     """
     root, stat, opened, read, close, flags = host.root, os.stat, os.open, os.read, os.close, READ_FLAGS
     shown = score + b"\n"
@@ -108,13 +107,13 @@ def usual(host: Host, folder: int, known: t.Iterable[tuple[str, int, bytes]], sc
                 finally:
                     close(file)
     except (OSError, ValueError):
-        return False  # A process has ended meanwhile, or a control group.
+        return False  # A process or control group has ended meanwhile.
     return True
 
 
 def has_folders(host: Host, path: str) -> bool:
-    """Whether there may be control groups below one: a folder has two links, and one more for each folder in it.
+    """Whether there may be control groups below a control group: a folder has two links, and one for each folder in it.
 
-    Most have none, and asking costs a fraction of listing dozens of files. A file system that does not count says 1.
+    Most groups have none below, and this costs a fraction of listing their files. 1 means that the file system does not count.
     """
     return host.links(path) not in (None, NO_FOLDERS)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Other agents that manage CPUs and limits here: which of them run, and what their files set. No command, no list of processes."""
+"""Other agents that manage CPUs and limits: which of them run, and what their files set. Without commands or a list of processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .files import Host
 
 TUNED_ACTIVE = "/etc/tuned/active_profile"
 TUNED_FOLDERS = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned")
-TUNED_INCLUDES = 8  # profiles that include each other in a circle end here
+TUNED_INCLUDES = 8  # the depth at which profiles that include each other end
 IRQBALANCE_FILES = ("/etc/default/irqbalance", "/etc/sysconfig/irqbalance")
 IRQBALANCE_VARIABLE = re.compile(r"IRQBALANCE_BANNED_(CPULIST|CPUS)=[\"']?([0-9a-fA-F,x-]+)")
 
@@ -25,7 +25,7 @@ IRQBALANCE_VARIABLE = re.compile(r"IRQBALANCE_BANNED_(CPULIST|CPUS)=[\"']?([0-9a
 
 
 def tuned(host: Host) -> t.Optional[Tuned]:
-    """The running tuned with what its active profile sets, later ones and including ones over included ones."""
+    """The running tuned with the settings of its active profiles: a later profile wins, and a profile wins over those it includes."""
     if not cgroup.service_runs(host, "tuned.service"):
         return None
     names = (host.read(TUNED_ACTIVE) or "").split()
@@ -41,7 +41,7 @@ def tuned(host: Host) -> t.Optional[Tuned]:
 
 
 def read_profile(host: Host, name: str, sections: dict[str, dict[str, Given]], depth: int) -> None:
-    """Read a tuned profile and, before it, the one that it includes."""
+    """Read a tuned profile into ``sections``, after the profiles that it includes."""
     files = (f"{folder}/{name}/tuned.conf" for folder in TUNED_FOLDERS)
     file = next((file for file in files if host.exists(file)), None) if "/" not in name else None
     if file is None or not depth:
@@ -56,7 +56,7 @@ def read_profile(host: Host, name: str, sections: dict[str, dict[str, Given]], d
 
 
 def read_ini(host: Host, file: str, into: dict[str, dict[str, Given]], section: str = "") -> None:
-    """The assignments of an INI file, by section; those before the first header belong to ``section``."""
+    """Read the assignments of an INI file into ``into``, by section; those before the first header belong to ``section``."""
     for line in (host.read(file) or "").splitlines():
         text = line.strip()
         if text.startswith("[") and text.endswith("]"):
@@ -76,8 +76,8 @@ def kubelet(host: Host) -> t.Optional[KubeletCpuManager]:
 
 
 def configured_kubelet(host: Host) -> KubeletCpuManager:
-    """The CPU manager of the kubelet that kubelet.service runs, or would run, by the configuration that its files and flags make."""
-    from ..model.kubelet import config_values, kubelet_config  # A node without a kubelet does not load them.
+    """The CPU manager of the kubelet that kubelet.service runs or would run, by its files and flags."""
+    from ..model.kubelet import config_values, kubelet_config  # Imported here: only nodes with a kubelet need them.
     from . import kubelet_node
 
     running = kubelet_node.of_unit(host)
@@ -98,7 +98,7 @@ def configured_kubelet(host: Host) -> KubeletCpuManager:
 
 
 def irqbalance(host: Host) -> t.Optional[Irqbalance]:
-    """The running irqbalance. Without a list of its own it leaves those CPUs alone that the kernel isolates."""
+    """The running irqbalance with the CPUs that it leaves alone: its own list, or else the CPUs that the kernel isolates."""
     if not cgroup.service_runs(host, "irqbalance.service"):
         return None
     here = next((file for file in IRQBALANCE_FILES if host.exists(file)), IRQBALANCE_FILES[0])
@@ -110,8 +110,8 @@ def irqbalance(host: Host) -> t.Optional[Irqbalance]:
         match = IRQBALANCE_VARIABLE.match(line)
         if match:
             kind, value = match.groups()
-            found = cgroup.cpu_list(value) if kind == "CPULIST" else kernel_text.cpu_mask(value.replace("0x", ""))
-            banned = found or frozenset()  # "-" is a list of none
+            cpus_found = cgroup.cpu_list(value) if kind == "CPULIST" else kernel_text.cpu_mask(value.replace("0x", ""))
+            banned = cpus_found or frozenset()  # "-" is an empty list
     if banned is None:
         kernel = (cgroup.cpu_list(host.read(f"/sys/devices/system/cpu/{name}")) for name in ("isolated", "nohz_full"))
         banned = frozenset[int]().union(*(cpus or () for cpus in kernel))

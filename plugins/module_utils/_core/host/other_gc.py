@@ -14,7 +14,7 @@ from ..model.systemd.unit_property import ETC
 from . import cgroup, systemd
 from .files import Host
 
-# Services that are a kubelet, or hold one.
+# Services that are a kubelet or contain one.
 KUBELETS = (
     "kubelet.service",
     "k3s.service",
@@ -32,16 +32,16 @@ EXEC = ("ExecStart", "ExecStartPre", "ExecStartPost", "ExecStop", "ExecStopPost"
 PRUNES = re.compile(
     r"\bpodman\s[^;&|]*\bprune\b|\bpodman(?:\s+-\S+)*\s+(?:[a-z]+\s+)?rmi?\s(?:[^;&|]*\s)?(?:--all\b|-[a-z]*a[a-z]*\b)"
 )
-# Images without a name: what podman-auto-update.service removes after an update.
+# Removes only images without a name, as podman-auto-update.service does after an update.
 DANGLING = re.compile(r"\bpodman\s+image\s+prune(?!.*\s(?:-[a-z]*a|--all))")
 CRON_FILES = ("/etc/crontab", "/var/spool/cron/crontabs/root", "/var/spool/cron/root")
 CRON_FOLDERS = ("/etc/cron.d", "/etc/cron.hourly", "/etc/cron.daily", "/etc/cron.weekly", "/etc/cron.monthly")
 
 
 def kubelet(host: Host) -> t.Optional[str]:
-    """The service that is this node's kubelet, running or to run at the next boot; None where there is none.
+    """The service that is this node's kubelet, running now or enabled for the next boot; None without one.
 
-    The link of a unit that is gone starts nothing: a removed package leaves it until it is purged.
+    An enabled unit must have its unit file: a removed package leaves the link until it is purged.
     """
     for service in KUBELETS:
         if cgroup.service_runs(host, service):
@@ -53,8 +53,8 @@ def kubelet(host: Host) -> t.Optional[str]:
 
 
 def pruners(host: Host) -> list[tuple[str, str]]:
-    """The enabled timers and cron files that prune Podman's storage, each with the line that does."""
-    found = []
+    """The enabled timers and cron files that prune Podman's storage, each with its pruning command."""
+    jobs = []
     timers = [name for name in host.names(f"{ETC}/timers.target.wants") if name.endswith(".timer")]
     files = systemd.UnitFiles(host, timers)
     started = {timer: [row.value for row in files.settings(timer, "Unit")] for timer in timers}
@@ -63,23 +63,23 @@ def pruners(host: Host) -> list[tuple[str, str]]:
     for timer, service in services.items():
         line = next((line for line in commands(files, service) if PRUNES.search(line)), None)
         if line is not None:
-            found.append((timer, line))
+            jobs.append((timer, line))
     crons = [*CRON_FILES, *(f"{folder}/{name}" for folder in CRON_FOLDERS for name in host.names(folder))]
     for file in crons:
         text = host.lines(file, "podman") or ""
         rows = (row.strip() for row in text.splitlines())
         line = next((row for row in rows if not row.startswith("#") and PRUNES.search(row)), None)
         if line is not None:
-            found.append((file, line))
-    return found
+            jobs.append((file, line))
+    return jobs
 
 
 def commands(files: systemd.UnitFiles, service: str) -> list[str]:
-    """The commands of a service; an empty assignment takes the earlier ones away (systemd.service(5))."""
-    found: list[str] = []
+    """The commands of a service; an empty assignment removes the earlier ones (systemd.service(5))."""
+    lines: list[str] = []
     for name in EXEC:
         own: list[str] = []
         for row in files.settings(service, name):
             own = [*own, row.value] if row.value else []
-        found += own
-    return found
+        lines += own
+    return lines

@@ -29,7 +29,7 @@ TICK_SECONDS = 200.0  # more than the unit's own limit
 
 
 class PauseState(NamedTuple):
-    """The pause in force and the one whose time is over (each as JSON data), and what is wrong with the file."""
+    """The pause in force, or the pause that has ended (both as JSON data), and the error of the file."""
 
     paused: t.Optional[RenderedPause] = None
     ended: t.Optional[RenderedPause] = None
@@ -37,20 +37,20 @@ class PauseState(NamedTuple):
 
 
 def observe(host: Host) -> PauseState:
-    """Whether the node is paused. Where its file cannot be read as Corral wrote it, it is as the last status says."""
+    """The node's pause. If the file is damaged, the pause of the last status counts."""
     if not state.there(host, state.PAUSE):
         return PauseState()
-    found = pause.from_data(state.checked(host, state.PAUSE))
-    if found is None:
+    recorded = pause.from_data(state.checked(host, state.PAUSE))
+    if recorded is None:
         return as_published(host)
     now = host.now()
-    remaining = pause.left(found, now, host.boot_id(), host.uptime())
-    data = with_text(pause.shown(found, now, remaining))
+    remaining = pause.left(recorded, now, host.boot_id(), host.uptime())
+    data = with_text(pause.shown(recorded, now, remaining))
     return PauseState(paused=data) if remaining > 0 else PauseState(ended=data)
 
 
 def as_published(host: Host) -> PauseState:
-    """The pause of the last status, where that has one which has not ended, and that the file is damaged."""
+    """The pause of the last status if it has not ended, and an error that says that the file is damaged."""
     status = host.unrecorded(lambda: state.read_json(host, state.STATUS))
     data = status.get("paused") if isinstance(status, dict) else None
     lasts = isinstance(data, dict) and isinstance(data.get("until"), int) and data["until"] > host.now()
@@ -69,44 +69,44 @@ def in_force(host: Host) -> t.Optional[RenderedPause]:
 
 
 def tidy(host: Host) -> PauseState:
-    """As observe(); the file of an ended pause is removed, so that a clock that is set back cannot restore it. The caller holds the lock."""
-    found = observe(host)
-    if found.ended is not None:
+    """As observe(); also removes the file of an ended pause, so that a clock that is set back cannot restore it. The caller has the lock."""
+    seen = observe(host)
+    if seen.ended is not None:
         try:
             host.remove(state.PAUSE)
         except OSError as error:
-            found = found._replace(error=f"{state.PAUSE}: cannot be removed ({error.strerror})")
-    return found
+            seen = seen._replace(error=f"{state.PAUSE}: cannot be removed ({error.strerror})")
+    return seen
 
 
 def requested(host: Host, seconds: int, reason: str) -> Pause:
-    """A pause that begins now, by the user who runs this; under sudo(8) by its caller."""
+    """A pause that begins now, by the calling user; under sudo(8) by sudo's caller."""
     return Pause(*who(host), reason, int(host.now()), seconds, host.boot_id(), host.uptime())
 
 
-def begin(host: Host, one: Pause) -> RenderedPause:
-    """Pause the node, in place of any pause before; the caller holds the lock."""
-    state.write_checked(host, state.PAUSE, one._asdict(), spare=False)
-    return as_shown(one)
+def begin(host: Host, new: Pause) -> RenderedPause:
+    """Pause the node in place of any present pause; the caller holds the lock."""
+    state.write_checked(host, state.PAUSE, new._asdict(), spare=False)
+    return as_shown(new)
 
 
-def as_shown(one: Pause) -> RenderedPause:
+def as_shown(new: Pause) -> RenderedPause:
     """A pause that begins now, as JSON data."""
-    return with_text(pause.shown(one, one.since, one.seconds))
+    return with_text(pause.shown(new, new.since, new.seconds))
 
 
 def with_text(data: json_shapes.Pause) -> RenderedPause:
-    """A pause as JSON data, with its line."""
+    """A pause as JSON data with its line of text."""
     return {**data, "text": sentence(data)}
 
 
 def end(host: Host) -> None:
-    """End the pause, and remove a file that is none; the caller holds the lock."""
+    """End the pause and remove its file, even a damaged one; the caller holds the lock."""
     host.remove(state.PAUSE)
 
 
 def who(host: Host) -> tuple[str, int]:
-    """Name and uid of the user who runs this; under sudo(8) of its caller."""
+    """Name and uid of the calling user; under sudo(8) of sudo's caller."""
     user, uid = os.environ.get("SUDO_USER", ""), os.environ.get("SUDO_UID", "")
     if user and uid.isdecimal():
         return printable(user), int(uid)
@@ -127,15 +127,15 @@ def refuse_changes(host: Host, hint: str) -> None:
 
 
 def ticks(host: Host) -> bool:
-    """Whether an agent is there that looks at the node."""
+    """Whether an agent watches the node."""
     return systemd.runs(host) and host.exists(f"{ETC}/{agent_units.SERVICE}")
 
 
 def tick_now(host: Host) -> None:
-    """Start a tick of the agent at once, where it is installed, so that the status is current and drift is corrected.
+    """Start a tick of the agent where it is installed, so that the status is current and drift is corrected.
 
-    The tick reports the result. A start joins a tick that runs already: one that has looked before this run took the
-    node's lock, or that found it taken, publishes nothing any more, and is followed by another one.
+    The tick reports the result. If a tick runs already, the start only joins it, and that tick may have looked before this run, and so
+    publish nothing: then a second tick is started.
     """
     if not ticks(host):
         return

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Binds PCI functions to a driver for a workload, and gives them back to the one that they had.
+"""Binds PCI functions to a driver for a workload, and binds them back to their previous driver.
 
-What a function had is recorded before the first write, and forgotten after the last one of the way back: a run that dies in
-between is gone on with. Drivers are what they were after a boot, and so the record is below /run.
+The previous driver is recorded before the first write, and forgotten after the last write of the way back: after a crash the next run
+continues. A boot resets drivers, so the record is below /run.
 Source: Documentation/ABI/testing/sysfs-bus-pci (driver_override, unbind, drivers_probe).
 """
 
@@ -32,25 +32,25 @@ UNBIND_SECONDS = 20.0
 
 
 class BindingRefused(Exception):
-    """The kernel does not do it, or it must not be asked; the text says why."""
+    """The kernel refuses a driver, or the driver must not be changed; the text says why."""
 
 
 class Binding(NamedTuple):
-    """What a function is bound to: its driver_override, and its driver; "" for none."""
+    """The driver_override and driver of a function; "" for none."""
 
     override: str
     driver: str
 
 
 def binding(host: Host, folder: str) -> Binding:
-    """What a function is bound to now."""
+    """The present driver_override and driver of a function."""
     override = (host.read(f"{folder}/driver_override") or "").strip()
     driver = posixpath.basename(host.link(f"{folder}/driver") or "")
     return Binding("" if override == NO_OVERRIDE else override, driver)
 
 
 def recorded(host: Host, address: str) -> t.Optional[Binding]:
-    """What a function was bound to before Corral; None where it is not Corral's. A damaged record is one of nothing special."""
+    """The binding of a function before Corral's; None if Corral has not bound it. A damaged record means: any driver."""
     path = driver_record(address)
     text = host.read(path, follow=False)
     if text is None:
@@ -63,14 +63,14 @@ def recorded(host: Host, address: str) -> t.Optional[Binding]:
 
 
 def bound_by_corral(host: Host, folder: str) -> t.Optional[str]:
-    """The driver that Corral has bound a function to; None for what it had before, or what others bound. A record has what it had."""
+    """The driver to which Corral has bound a function; None if another program bound it, or if it has its previous driver."""
     driver = binding(host, folder).driver
     is_ours = recorded(host, posixpath.basename(folder)) is not None
     return driver if is_ours and is_vfio(driver) else None
 
 
 def bind(host: Host, folder: str, driver: str) -> None:
-    """Bind a function to a driver. Raises BindingRefused or OSError; nothing is written where it is in use."""
+    """Bind a function to a driver. Raises BindingRefused, without any write if the function is in use, or OSError."""
     address = posixpath.basename(folder)
     function = device_files.functions(Reader(host)).get(address)
     if function is None:
@@ -110,17 +110,17 @@ def let_go(host: Host, folder: str, driver: str) -> None:
 
 
 def give_back(host: Host, folder: str) -> None:
-    """Bind a function to what it had before. Raises BindingRefused or OSError; then the record stays for the next time."""
+    """Bind a function to its previous driver. Raises BindingRefused or OSError; then the record stays for the next attempt."""
     address = posixpath.basename(folder)
     before = recorded(host, address)
     if before is not None and host.is_dir(folder):
         now = binding(host, folder)
-        # One that others bound meanwhile is no longer Corral's.
+        # A function that another program has bound meanwhile is no longer Corral's.
         goes_back = now.driver != before.driver and (not now.driver or is_vfio(now.driver))
         if goes_back and now.driver:
             refuse_open(host, folder)
         if goes_back:
-            # Several drivers may know it: the kernel asks the one alone that driver_override names.
+            # Several drivers may know the function: the kernel asks only the driver in driver_override.
             named = before.override if before.driver in ("", ANY) else before.driver
             if now.override != named:
                 host.write_value(f"{folder}/driver_override", named or "\n")
@@ -135,11 +135,11 @@ def give_back(host: Host, folder: str) -> None:
                 )
         if binding(host, folder).override != before.override:
             host.write_value(f"{folder}/driver_override", before.override or "\n")
-    host.remove(driver_record(address))  # also what a killed writer left beside it
+    host.remove(driver_record(address))  # and what a killed writer left beside it
 
 
 def refuse_open(host: Host, folder: str) -> None:
-    """Raise BindingRefused where a process has the IOMMU group open: the kernel would wait for it, for as long as that takes."""
+    """Raise BindingRefused while a process has the IOMMU group open: unbinding would wait in the kernel without end."""
     file = VFIO_FOLDER + posixpath.basename(host.link(f"{folder}/iommu_group") or "")
     if host.exists(file) and host.is_claimed(file):
         raise BindingRefused(f"{posixpath.basename(folder)}: a process still has {file} open: end it (fuser {file})")

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Which PCI functions the machine used before its boot, and so uses again once its network is configured and its disks are mounted.
+"""Which PCI functions the machine used before its boot: they are used again once the network is up and the disks are mounted.
 
-Until then their interfaces are down, and look free to a workload that starts at boot. Source: systemctl(1), is-system-running.
+Until then their interfaces are down and look free to a workload that starts at boot. Source: systemctl(1), is-system-running.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ STARTED = ("running", "degraded")
 
 
 def of_boot_before(host: Host, addresses: t.Iterable[str]) -> dict[str, str]:
-    """Why each of these functions was used, by address; empty once the node has started, or keep() has looked since the boot.
+    """Why each of these functions was used, by address; empty once the node has started, or once keep() has run since the boot.
 
-    A record may be of long ago: nothing looks any more where no device is to be bound, or the agent is gone.
+    A record may be old: keep() runs only on nodes with an agent and devices to bind.
     """
     kept = record(host)
     if kept is not None and (not kept["used"] or kept["boot"] == host.boot_id()):
@@ -34,22 +34,21 @@ def of_boot_before(host: Host, addresses: t.Iterable[str]) -> dict[str, str]:
     said = "the node is still starting (systemctl is-system-running), and"
     if kept is None:
         return dict.fromkeys(addresses, f"{said} {state.PCI_USED}, with what it used before it booted, cannot be read")
-    # What to do about it is for a node that has started.
+    # The reason alone: its advice is for a node that has started.
     return {
         address: f"{said} before it booted this was so: {why.partition(': ')[0]}"
         for address, why in kept["used"].items()
     }
 
 
-def keep(host: Host, found: t.Mapping[str, str]) -> bool:
-    """Keep which of the functions that may be bound are used now (``found``: why, by address; "" for no use); written where that
-    changed, and once after each boot.
+def keep(host: Host, uses: t.Mapping[str, str]) -> bool:
+    """Record the functions that are used now, after a change and once after each boot. ``uses``: why, by address ("": not used).
 
-    False where one is used no longer and the node is starting or stops: what it used before counts until it has started again.
+    Returns False while the node starts or stops and a function is no longer used: until then the previous use counts.
     """
     kept = record(host)
     is_damaged = kept is None and state.there(host, state.PCI_USED)
-    used = {address: why for address, why in found.items() if why}
+    used = {address: why for address, why in uses.items() if why}
     now = {"boot": host.boot_id(), "used": used}
     if kept == now or not (kept or used or is_damaged):
         return True
@@ -60,13 +59,13 @@ def keep(host: Host, found: t.Mapping[str, str]) -> bool:
     return True
 
 
-def unwritten(host: Host, found: t.Mapping[str, str], error: OSError) -> Change:
-    """The drift where keep() has failed: what the machine began to use since would look free while the node starts again."""
+def unwritten(host: Host, uses: t.Mapping[str, str], error: OSError) -> Change:
+    """The drift after a failed keep(): at the next start, functions that the record lacks would look free."""
     kept = record(host)
     sides = [
         "; ".join(f"{address}: {why.partition(': ')[0]}" for address, why in sorted(used.items()) if why)
         or "none is used"
-        for used in (kept["used"] if kept else {}, found)
+        for used in (kept["used"] if kept else {}, uses)
     ]
     reason = (
         f"cannot be written ({error.strerror}): make room, or mount it for writing; while the node starts after its next boot, "
@@ -76,7 +75,7 @@ def unwritten(host: Host, found: t.Mapping[str, str], error: OSError) -> Change:
 
 
 def record(host: Host) -> t.Optional[dict[str, t.Any]]:
-    """What was kept: the boot, and why each function was used by address. None where there is none, and for one that is damaged."""
+    """The record: the boot, and why each function was used, by address. None for an absent or damaged record."""
     kept = state.checked(host, state.PCI_USED)
     if not isinstance(kept, dict) or "boot" not in kept or not isinstance(kept.get("used"), dict):
         return None
@@ -84,5 +83,5 @@ def record(host: Host) -> t.Optional[dict[str, t.Any]]:
 
 
 def has_started(host: Host) -> bool:
-    """Whether systemd has started all that it starts at a boot, and is not about to stop it."""
+    """Whether systemd has started everything for this boot, and is not shutting down."""
     return host.run("systemctl", "is-system-running").out.strip() in STARTED

@@ -18,32 +18,32 @@ if TYPE_CHECKING:
 
     from .files import Host
 
-# Slice, container, PID, namespace, unit of the monitor, and the start in ticks since the boot ("" where not known).
+# Slice, container, PID, namespace, unit of the monitor, and the start in ticks since the boot ("": unknown).
 Row = tuple[str, str, int, str, str, str]
 NODE = "/proc/1/ns/pid"
-START = 19  # its place among the fields of /proc/PID/stat that follow the name, proc_pid_stat(5)
+START = 19  # the index of starttime among the fields of /proc/PID/stat after the name, proc_pid_stat(5)
 
 
 def containers(host: Host, root: str, slices: tuple[str, ...]) -> list[Row]:
-    """The containers that run below slices (paths of control groups), as one question to the host."""
+    """The running containers below slices (paths of control groups), recorded as one question to the host."""
     return host.tell(host.unrecorded(lambda: running(host, slices)), "pid_namespaces", root, slices)
 
 
 def running(host: Host, slices: t.Iterable[str]) -> list[Row]:
     """The result of containers(), sorted."""
-    found = [(place, ident, group) for place in slices for ident, group in conmon.groups_below(host, place).items()]
-    if not found:
+    groups = [(place, ident, group) for place in slices for ident, group in conmon.groups_below(host, place).items()]
+    if not groups:
         return []
-    monitors = {one.ident: one for one in conmon.monitors(host)}
-    names = {ident: one.name for ident, one in monitors.items()}
-    if any(ident not in names for dummy, ident, group in found):
+    monitors = {monitor.ident: monitor for monitor in conmon.monitors(host)}
+    names = {ident: monitor.name for ident, monitor in monitors.items()}
+    if any(ident not in names for dummy, ident, group in groups):
         names = {**conmon.stored_names(host), **names}
     rows = []
-    for place, ident, group in found:
+    for place, ident, group in groups:
         monitor = monitors.get(ident)
         pid = first_process(host, group, monitor.pidfile if monitor else "")
         if pid is None:
-            continue  # It has ended meanwhile.
+            continue  # The container has ended meanwhile.
         space = host.link(f"/proc/{pid}/ns/pid") or ""
         name = names.get(ident) or ident[:12]
         rows.append((place, name, pid, space, monitor.group.rpartition("/")[2] if monitor else "", start(host, pid)))
@@ -51,7 +51,7 @@ def running(host: Host, slices: t.Iterable[str]) -> list[Row]:
 
 
 def first_process(host: Host, group: str, pidfile: str) -> t.Optional[int]:
-    """The first process of a container: the one that its monitor started, else the one with the lowest PID."""
+    """A container's first process: the one that its monitor started, else the lowest PID; None without a process."""
     pids = processes(host, group)
     text = (host.if_readable(host.read, pidfile) or "").strip() if pidfile.startswith("/") else ""
     recorded = kernel_text.count(text)
@@ -62,20 +62,20 @@ def first_process(host: Host, group: str, pidfile: str) -> t.Optional[int]:
 
 def processes(host: Host, group: str) -> set[int]:
     """The processes in a control group and below it."""
-    found = {
+    pids = {
         pid for pid in map(kernel_text.count, (host.read(f"{group}/cgroup.procs") or "").split()) if pid is not None
     }
-    return found.union(*(processes(host, f"{group}/{name}") for name in host.folders(group)))
+    return pids.union(*(processes(host, f"{group}/{name}") for name in host.folders(group)))
 
 
 def start(host: Host, pid: int) -> str:
-    """When a process started, in ticks since the boot; "" where that cannot be read."""
+    """The start of a process in ticks since the boot; "" where it cannot be read."""
     words = (host.read(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()
     return words[START] if len(words) > START else ""
 
 
 def moment(host: Host, ticks: str) -> str:
-    """Ticks since the boot as a time that people read; "" where it is not known."""
+    """Ticks since the boot as a readable time; "" where the time is unknown."""
     lines = host.unrecorded(lambda: host.read("/proc/stat") or "").splitlines()
     boot = next((line.split()[1] for line in lines if line.startswith("btime ")), "")
     if not (boot.isdecimal() and ticks.isdecimal()):

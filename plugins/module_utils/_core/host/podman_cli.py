@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """Podman of root and of users, through its API: only Podman can read its storage.
 
-A pass starts one process of each user, as that user (podman_unit.py), and that one starts Podman. Root opens no file of a user
-and follows no path of a user's. Nothing is ever forced: what is in use by the time it is to go, Podman refuses to remove.
+A pass starts one process for each user, as that user (podman_unit.py), which then starts Podman. Root opens no file of a user and follows
+no path of a user's. Nothing is forced: Podman refuses to remove what has come into use.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from .files import Host
 from .podman_unit import NOT_INSTALLED, Account, Answer, ServiceError, Worker
 
 ROOT = "root"
-# A whole storage is read by each question, on a slow disk or behind another Podman's lock.
+# Each question reads a whole storage, perhaps on a slow disk or behind another Podman's lock.
 ASK_SECONDS = 120.0
 REMOVE_SECONDS = 180.0
-SLACK_SECONDS = 10.0  # for the process to say that Podman did not answer
-# Whose answer is a list.
+SLACK_SECONDS = 10.0  # for the process to report that Podman did not answer
+# The questions whose answer is a list.
 LISTS = ("images", "ps", "pod ps")
-# The oldest that 4.3 and 5.4 answer alike.
+# The oldest version of the API, to which Podman 4.3 and 5.4 answer alike.
 API, OLDEST = "/v4.0.0/libpod", 4
-TOO_OLD = 125  # as a command of Podman's that fails
-# Of a pass, for the Podmans of all users together: none can keep it from root's and from each other's.
+TOO_OLD = 125  # the exit code of a failing Podman command
+# The seconds of a pass for all users' Podmans together, so that no user delays root's pass and other users' for long.
 USERS_SECONDS = 150.0
-# The same for images, and for containers and for pods: those of all users have a record of 130 bytes each (state.GC_RECORDS).
+# The same for images, containers and pods: all users' have a record of 130 bytes each (state.GC_RECORDS).
 USERS_ITEMS = 16_000
-# And for what a pass removes, or is refused: each is in its result (gc_outcome.py).
+# The same for removals, refused ones included: the result of a pass lists each (gc_outcome.py).
 USERS_REMOVALS = 500
 
 
@@ -47,7 +47,7 @@ class PodmanError(Exception):
 
 
 class Share(NamedTuple):
-    """What one user has of a pass: seconds, the items of a list (a longer one is not looked at), and removals."""
+    """A user's share of a pass: seconds, items of a list (a longer list is not read), and removals."""
 
     seconds: float
     items: float
@@ -73,7 +73,7 @@ class Podmans:
         return self.asked[user]
 
     def close(self) -> None:
-        """End them all, at the same time: those that do not end by themselves take no longer than one of them."""
+        """End all Podmans at the same time, so that waiting takes no longer than the slowest of them."""
         for podman in self.asked.values():
             podman.hang_up()
         for podman in self.asked.values():
@@ -81,9 +81,9 @@ class Podmans:
 
 
 class Podman:
-    """One user's Podman. ``user`` is "root", or an account with storage of its own, which has a ``share`` of a pass."""
+    """One user's Podman. ``user`` is "root", or an account with its own storage and a ``share`` of a pass."""
 
-    # Starts the process that asks it.
+    # Starts the process that asks Podman.
     serve: t.Callable[[Host, Account], Worker] = staticmethod(Worker)
 
     def __init__(self, host: Host, user: str = ROOT, share: Share = WHOLE) -> None:
@@ -92,22 +92,22 @@ class Podman:
         self.account = ROOTS if user == ROOT else account_of(host, user)
         self.left, self.most, self.removals = UNLIMITED if user == ROOT else share
         self.worker: t.Optional[Worker] = None
-        self.device: t.Optional[str] = None  # of the file system that holds a user's storage
-        self.too_old: t.Optional[str] = None  # why no question is answered; "" once it is known that it is new enough
+        self.device: t.Optional[str] = None  # the file system that holds a user's storage
+        self.too_old: t.Optional[str] = None  # why this Podman cannot answer; "": its release is new enough
 
     def hang_up(self) -> None:
-        """Have the process that asks end; close() waits for it."""
+        """Tell the asking process to end; close() waits for it."""
         if self.worker is not None:
             self.worker.hang_up()
 
     def close(self) -> None:
-        """End the process that asks, and with it Podman."""
+        """End the asking process and its Podman."""
         worker, self.worker = self.worker, None
         if worker is not None:
             worker.close()
 
     def ask(self, request: t.Mapping[str, t.Any], timeout: float = ASK_SECONDS) -> Answer:
-        """Ask the process. Raises ServiceError; the next request is to another process then."""
+        """Ask the process. Raises ServiceError; the next request then starts a new process."""
         if self.left <= 0:
             raise ServiceError(125, "its share of the time of a pass is over")
         begun = self.host.uptime()
@@ -123,33 +123,33 @@ class Podman:
             self.left -= self.host.uptime() - begun
 
     def request(self, method: str, path: str, timeout: float = ASK_SECONDS, **how: t.Any) -> Answer:
-        """Ask for a path of the API. Raises ServiceError."""
+        """Request a path of the API. Raises ServiceError."""
         if self.too_old:
             raise ServiceError(TOO_OLD, self.too_old)
         try:
             return self.ask({"method": method, "path": f"{API}{path}", "pick": (), **how}, timeout)
         except ServiceError as error:
             if error.code != NOT_INSTALLED and self.too_old is None:
-                # An old one does not know the socket that it was given, and answers nowhere else.
+                # An old Podman does not use the socket that it was given, so it never answers.
                 self.too_old = self.why_too_old()
             if self.too_old:
                 raise ServiceError(TOO_OLD, self.too_old) from None
             raise
 
     def why_too_old(self) -> str:
-        """The message for a Podman without this API; "" for one that has it, or whose release is not known."""
+        """The message for a Podman without this API; "" for a newer Podman and an unknown release."""
         try:
             said = str(self.ask({"version": True}).rows)
         except ServiceError:
             return ""
-        found = re.search(r"version (([0-9]{1,6})\.[0-9A-Za-z.+~-]{1,40})", said)
-        if found is None or int(found[2]) >= OLDEST:
+        match = re.search(r"version (([0-9]{1,6})\.[0-9A-Za-z.+~-]{1,40})", said)
+        if match is None or int(match[2]) >= OLDEST:
             return ""
-        return f"Podman {found[1]} has no API of version {OLDEST}: garbage collection needs Podman {OLDEST}.0 or newer"
+        return f"Podman {match[1]} has no API of version {OLDEST}: garbage collection needs Podman {OLDEST}.0 or newer"
 
     def rows(self, name: str, path: str, keys: t.Sequence[str]) -> list[dict[str, t.Any]]:
-        """The items of an answer; ``name`` is the command that asks the same. Raises PodmanError."""
-        for last in (False, True):  # It fails while another Podman removes what it is about to list.
+        """The items of an answer; ``name`` is the equal command for messages. Raises PodmanError."""
+        for last in (False, True):  # The first attempt can fail while another Podman removes a listed item.
             try:
                 answer = self.request("GET", path, pick=keys, list=name in LISTS)
             except ServiceError as error:
@@ -163,32 +163,32 @@ class Podman:
         raise PodmanError(self.said(name, answer.said))
 
     def read(self, name: str, of: t.Callable[[t.Any], t.Any], path: str, keys: t.Sequence[str]) -> t.Any:
-        """The answer as values. Raises PodmanError where it is not as Podman writes it."""
+        """The answer as values. Raises PodmanError for an unexpected form."""
         try:
             return of(self.rows(name, path, keys))
         except ValueError as error:
             raise PodmanError(f"{self.named(name)}: its answer is not as expected: {error}") from None
 
     def images(self) -> list[ListedImage]:
-        """All images, intermediate ones as well."""
+        """All images, with intermediate ones."""
         path = "/images/json?all=true"
         return t.cast("list[ListedImage]", self.read("images", podman_json.images, path, podman_json.IMAGE))
 
     def containers(self) -> list[ListedContainer]:
-        """All containers, those of builds as well."""
+        """All containers, with those of builds."""
         booted = self.host.now() - self.host.uptime()
         path = "/containers/json?all=true&external=true"
-        found = self.read("ps", lambda data: podman_json.containers(data, booted), path, podman_json.CONTAINER)
-        return t.cast("list[ListedContainer]", found)
+        listed = self.read("ps", lambda data: podman_json.containers(data, booted), path, podman_json.CONTAINER)
+        return t.cast("list[ListedContainer]", listed)
 
     def pods(self) -> list[ListedPod]:
         """All pods."""
         return t.cast("list[ListedPod]", self.read("pod ps", podman_json.pods, "/pods/json", podman_json.POD))
 
     def recent_uses(self, since: float) -> t.Optional[dict[str, float]]:
-        """When each image was used last by a container that began or ended since then, by the name it was started by.
+        """When containers last used each image, by image name, out of the events since ``since``.
 
-        Events know containers which are gone by now. None where Podman keeps no events, or they cannot be read now.
+        Events include containers that are gone. None where Podman keeps no events, or cannot read them now.
         """
         filters = quoted('{"type":["container"],"event":["create","died"]}')
         try:
@@ -198,10 +198,10 @@ class Podman:
         return podman_json.event_uses(answer.rows) if 200 <= answer.status < 300 else None
 
     def store(self, images: t.Sequence[ListedImage]) -> tuple[str, str]:
-        """Where the storage of the images is, and the name of its driver. Raises PodmanError.
+        """The path of the images' storage, and the name of its driver. Raises PodmanError.
 
-        An image's own folder says it. Where that is none of a storage, Podman's description of the node does; for that
-        it asks the package manager for all its programs, which takes longer than everything else of a quiet pass.
+        The first image's own folder tells both. Only otherwise Podman's info is asked, which takes longer than the rest of a quiet pass,
+        since it asks the package manager for all its programs.
         """
         for image in [image for image in images if not image.read_only and image.size][:1]:
             try:
@@ -215,17 +215,17 @@ class Podman:
                 place = None
             if place is not None:
                 return place
-        found = self.read("info", lambda rows: podman_json.store(rows[0] if rows else None), "/info", ("store",))
-        return t.cast("tuple[str, str]", found)
+        described = self.read("info", lambda rows: podman_json.store(rows[0] if rows else None), "/info", ("store",))
+        return t.cast("tuple[str, str]", described)
 
     def space(self, root: str) -> t.Optional[tuple[int, int, int]]:
-        """The file system that holds a storage: its device, its bytes and those that are free; None when it cannot be read.
+        """The file system of a storage: its device, size and free bytes; None when it cannot be read.
 
-        A user's process only tells which one: the kernel says how full it is, and root needs no path of the user's for that.
+        A user's process tells only the device. The kernel tells how full it is, so that root uses no path of the user's.
         """
         if self.user == ROOT:
             return self.host.space(root)
-        if self.device is None:  # It stays what was said first.
+        if self.device is None:  # Asked once.
             try:
                 rows = self.ask({"device": root}).rows
             except ServiceError:
@@ -234,7 +234,7 @@ class Podman:
         return self.host.device_space(self.device)
 
     def stamps(self, root: str, driver: str) -> t.Optional[podman_storage.Stamps]:
-        """The stamps of the storage; None where they are not known."""
+        """The stamps of the storage; None where they cannot be read."""
         paths = podman_storage.paths(root, driver)
         if self.user == ROOT:
             return podman_storage.stamps(paths, [self.host.stamp(path) or [] for path in paths])
@@ -244,7 +244,7 @@ class Podman:
             return None
 
     def layers(self, root: str, driver: str) -> t.Optional[Layers]:
-        """The layers that images share, by the storage's own lists; None where they cannot be read."""
+        """The layers that images share, by the storage's lists; None where these cannot be read."""
         try:
             lists = [
                 podman_json.named_rows(
@@ -257,14 +257,14 @@ class Podman:
             return None
 
     def remove_image(self, image: ListedImage) -> str:
-        """Remove an image, its names first. Returns why not, "" when it is gone; then it has its names still."""
+        """Remove an image, its names first. Returns "", or why the image stays; then it has its names again."""
         taken: list[str] = []
-        # With more than one name Podman removes by force only, and a name with a digest it does not take away.
+        # Without force Podman removes only an image with one name, and it does not untag a name with a digest.
         for name in sorted(image.names, key=lambda name: "@" in name)[:-1]:
             if self.name(image, "untag", name):
                 break
             taken.append(name)
-        # Without noprune an untagged parent would go as well, however young it is. Only this path knows it in Podman 4.3.
+        # Without noprune an untagged parent would go too, whatever its age. Podman 4.3 has noprune only in this path.
         said, late = self.act("rmi", "DELETE", f"/images/remove?images={image.id}&noprune=true")
         if said and not late:
             for name in taken:
@@ -272,23 +272,23 @@ class Podman:
         return said
 
     def name(self, image: ListedImage, verb: str, name: str) -> str:
-        """Give a name to an image ("tag") or take it away ("untag"). Returns why not."""
+        """Give an image a name ("tag") or take a name away ("untag"). Returns the error, "" without one."""
         repository, dummy, tag = name.rpartition(":")
         path = f"/images/{image.id}/{verb}?repo={quoted(repository)}&tag={quoted(tag)}"
         return self.act(verb, "POST", path, ASK_SECONDS)[0]
 
     def remove_item(self, item: GcItem, *, volumes: bool) -> str:
-        """Remove a dead container or pod. Returns why not, "" when it is gone."""
-        # A pod would take its containers' anonymous volumes along, whatever is asked.
-        for one in item.members if item.pod else item.containers:
-            path = f"/containers/{one.id}?force=false&volumes={'true' if volumes else 'false'}"  # docker's path has v
+        """Remove a dead container or pod. Returns "", or why it stays."""
+        # First the containers: removing a pod always removes their anonymous volumes.
+        for container in item.members if item.pod else item.containers:
+            path = f"/containers/{container.id}?force=false&volumes={'true' if volumes else 'false'}"  # docker: v=
             said, dummy = self.act("rm", "DELETE", path)
             if said:
                 return said
         return self.act("pod rm", "DELETE", f"/pods/{item.id}?force=false")[0] if item.pod else ""
 
     def act(self, name: str, method: str, path: str, timeout: float = REMOVE_SECONDS) -> tuple[str, bool]:
-        """Have something done. Returns why it was not ("": it was), and whether Podman did not answer in time."""
+        """Make a request that changes something. Returns the error ("" without one), and whether Podman did not answer in time."""
         try:
             answer = self.request(method, path, timeout, pick=podman_json.REFUSAL)
             said = answer.said or podman_json.refusal(podman_json.named_rows(answer.rows, podman_json.REFUSAL))
@@ -301,7 +301,7 @@ class Podman:
         return self.said(name, said) if said else "", False
 
     def named(self, name: str) -> str:
-        """A command as text."""
+        """A command with its user, for messages."""
         return f"podman {name}" + ("" if self.user == ROOT else f" of {self.user}")
 
     def failed(self, name: str, error: ServiceError) -> str:
@@ -315,7 +315,7 @@ class Podman:
         return self.said(name, starts[-1].partition("Error: ")[2] or starts[-1] if starts else "it ended")
 
     def said(self, name: str, text: str) -> str:
-        """The error of a failed request, on one line."""
+        """The text of a failed request, on one line."""
         lines = [line.strip() for line in text.splitlines() if line.strip()] or ["it did not say why"]
         if lines[0].endswith("occurred:"):
             lines[0] = (lines[1:] or lines)[0].lstrip("* ")
@@ -323,7 +323,7 @@ class Podman:
 
 
 def quoted(text: str) -> str:
-    """A text within the query of a path (urllib.parse.quote, without what that loads)."""
+    """A text as part of a path's query (as urllib.parse.quote, whose import takes longer)."""
     return "".join(
         chr(byte) if re.fullmatch("[A-Za-z0-9._~/-]", chr(byte)) else f"%{byte:02X}"
         for byte in text.encode(errors="surrogatepass")
@@ -335,7 +335,7 @@ ROOTS = Account({"Slice": "system.slice"}, {"PATH": PATH, "HOME": "/root", "LC_A
 
 
 def account_of(host: Host, user: str) -> Account:
-    """As whom a user's process runs, with nothing of that user's environment. Raises PodmanError without an account."""
+    """The account and environment of a user's process, with nothing of the user's environment. Raises PodmanError without an account."""
     answer = host.run("getent", "passwd", user)
     fields = answer.out.strip().split(":")
     if answer.code or len(fields) < 7 or not fields[2].isdecimal():
@@ -346,11 +346,11 @@ def account_of(host: Host, user: str) -> Account:
             else f"who that is cannot be asked: {shown(answer.err, limit=80)}"
         )
         raise PodmanError(f"podman of {user}: {why}")
-    # The user's own containers.conf could send the questions to another machine; the place of the storage is in another file.
+    # The user's containers.conf could send requests to another machine. The place of the storage is set in another file.
     variables = {"HOME": fields[5], "XDG_RUNTIME_DIR": f"/run/user/{fields[2]}", "CONTAINERS_CONF": "/dev/null"}
-    # Podman does not go on without the folder that its storage was used with. systemd 247 removes it as soon as no unit needs it.
+    # Podman needs the runtime folder that its storage was used with, and systemd 247 removes it as soon as no unit needs it.
     folder = f"user-runtime-dir@{fields[2]}.service"
-    # What it takes is taken from the user's share. newuidmap(1) has to gain rights, so NoNewPrivileges= is not possible.
-    # Where its group is not the user's, Podman leaves it for a scope of the user's manager, without limits (Delegate=).
+    # The slice limits the process with the user's others. NoNewPrivileges= is not possible: newuidmap(1) gains rights. Without Delegate=
+    # Podman would leave the unit for a scope of the user's manager, which has no limits.
     unit = {"Requires": folder, "After": folder, "Slice": f"user-{fields[2]}.slice", "Delegate": "yes"}
     return Account({"User": fields[2], **unit}, {"PATH": PATH, "LC_ALL": "C", **variables})

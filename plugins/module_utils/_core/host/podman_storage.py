@@ -3,17 +3,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Whether a storage of Podman's changed: by the stamps of its lists and its database, without a command of Podman's.
+"""Whether a Podman storage has changed: by the stamps of its lists and its database, without a Podman command.
 
-Whatever makes, starts, ends, names or removes a container, pod, image or layer writes at least one of these files; what
-only reads the storage writes none of them (seen with Podman 4.3 and 5.4). Their lock files are written by readers as well.
+Every change of a container, pod, image, layer or name writes at least one of these files, and no read does (seen with Podman 4.3 and
+5.4). Lock files are not used: reads write them too.
 """
 
 from __future__ import annotations
 
 import typing as t
 
-# Podman's own database: BoltDB until 4.x, SQLite after it; an upgraded node may have both.
+# Podman's database: BoltDB until 4.x, SQLite later; an upgraded node may have both.
 DATABASES = ("libpod/bolt_state.db", "db.sql", "libpod/db.sql")
 LISTS = (
     "images/images",
@@ -23,20 +23,20 @@ LISTS = (
     "layers/volatile-layers",
 )
 
-# By path: inode, bytes, and when it was written and changed last in nanoseconds; None: there is no such file.
+# By path: inode, size in bytes, times of the last write and change in nanoseconds; None: no such file.
 Stamps = dict[str, t.Optional[list[int]]]
 
 
 def paths(root: str, driver: str) -> list[str]:
-    """The files of a storage at ``root`` with the driver ``driver`` that tell, the databases first."""
+    """The files whose stamps tell, of a storage at ``root`` with this driver, the databases first."""
     databases = [f"{root}/{name}" for name in DATABASES]
     return [*databases, *(f"{path}-wal" for path in databases), *(f"{root}/{driver}-{name}.json" for name in LISTS)]
 
 
 def stamps(paths: t.Sequence[str], rows: t.Sequence[t.Sequence[t.Any]]) -> t.Optional[Stamps]:
-    """The stamps of these files from a row for each, empty where there is none; None where there is no database: it lies elsewhere.
+    """The stamps of these files out of a row for each (empty: no such file). None where no database is known: it lies elsewhere.
 
-    One that an earlier configuration left does not tell: then what only the database says is seen with the next pass that asks.
+    With a database that an earlier configuration left, changes in the present database are not seen until a pass asks Podman.
     """
     known = all(
         not row or (len(row) == 4 and all(isinstance(value, int) and not isinstance(value, bool) for value in row))

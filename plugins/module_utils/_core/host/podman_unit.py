@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What a user's Podman answers, through a process of that user's in a unit of its own (podman_worker.py).
+"""A user's Podman, through a process of that user in its own unit (podman_worker.py).
 
-Nothing that comes from there is believed before it was looked at: lines of limited length, so many bytes and values an answer,
-within a time limit. That process may be any program of the user's, who can do to it whatever they want.
+Every answer is checked: lines of limited length, a limited number of bytes and values, a time limit. The process may be any program of
+the user's.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from .command import ENVIRONMENT
 from .files import Host
 
 NOT_INSTALLED = 127
-LINE = 256 << 10  # bytes; each is an item, with its labels
-ANSWER = 8 << 20  # bytes; 10,000 images have 4 MB
+LINE = 256 << 10  # bytes of a line, which has one item with its labels
+ANSWER = 8 << 20  # bytes of an answer; 10,000 images have 4 MB
 VALUES = 200_000  # of an answer; 10,000 images have 60,000
-START_SECONDS = 60.0  # until the unit runs, beside the time of the first request
+START_SECONDS = 60.0  # for the start of the unit, beside the time of the first request
 END_SECONDS = 15.0
-# Of the system: a user may not reach the one that runs this. Its first line says how long the program is.
+# The system's Python: a user may be unable to read the agent's Python. The first line of its input is the program's length.
 PYTHON = ("python3", "-I", "-S", "-c", "import sys; i = sys.stdin.buffer; exec(i.read(int(i.readline())))")
 LIMITS = {
     "MemoryMax": "1G",
@@ -47,8 +47,7 @@ AS_IDLE = {"CPUSchedulingPolicy": "idle", "IOSchedulingClass": "idle", "CPUWeigh
 
 
 class ServiceError(Exception):
-    """No answer: ``code`` is that of a command that fails so (124: in time; 127: not installed), the text what was
-    said, or is not installed."""
+    """No answer: ``code`` as of a failing command (124: timeout; 127: not installed), and the error, or the missing program."""
 
     def __init__(self, code: int, said: str = "") -> None:
         super().__init__(said)
@@ -56,14 +55,14 @@ class ServiceError(Exception):
 
 
 class Account(NamedTuple):
-    """As whom the process runs: the properties of its unit, and its environment."""
+    """The account of a process: the properties of its unit, and its environment."""
 
     properties: t.Mapping[str, str]
     variables: t.Mapping[str, str]
 
 
 class Answer(NamedTuple):
-    """The status of an answer (HTTP's; 0: it has another form), what was said of it, and its rows."""
+    """An answer: its status (HTTP's; 0: it has another form), the error's text, and the rows."""
 
     status: int
     said: str
@@ -71,13 +70,13 @@ class Answer(NamedTuple):
 
 
 class Worker:
-    """The process of one account. Raises ServiceError."""
+    """The process of one account. The methods raise ServiceError."""
 
     def __init__(self, host: Host, account: Account, argv: t.Sequence[str] = ()) -> None:
         self.host = host
         self.unit = f"corral-podman-{os.urandom(6).hex()}.service"
         properties = {**LIMITS, **account.properties}
-        if os.sched_getscheduler(0) == os.SCHED_IDLE:  # the timer's pass
+        if os.sched_getscheduler(0) == os.SCHED_IDLE:  # a pass of the timer
             properties.update(AS_IDLE)
         words = argv or transient_unit.command_line(PYTHON, properties, account.variables, unit=self.unit)
         try:
@@ -85,7 +84,7 @@ class Worker:
                 list(words),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,  # What does not fit into the pipe waits, and is never read.
+                stderr=subprocess.PIPE,  # Only its beginning is read; the process waits while the pipe is full.
                 bufsize=0,
                 env=ENVIRONMENT,
                 start_new_session=True,  # no terminal of root's
@@ -93,10 +92,10 @@ class Worker:
         except OSError as error:
             code = NOT_INSTALLED if isinstance(error, FileNotFoundError) else 126
             raise ServiceError(code, words[0] if code == NOT_INSTALLED else str(error)) from None
-        self.input, self.output, self.said = (t.cast("t.IO[bytes]", one).fileno() for one in self.streams)
-        for one in (self.input, self.output, self.said):
-            os.set_blocking(one, False)
-        self.whole: list[bytes] = []  # lines that came, the last one first
+        self.input, self.output, self.said = (t.cast("t.IO[bytes]", stream).fileno() for stream in self.streams)
+        for descriptor in (self.input, self.output, self.said):
+            os.set_blocking(descriptor, False)
+        self.whole: list[bytes] = []  # complete lines that were read, the last one first
         self.rest = b""
         program = program_text().encode()
         self.first = f"{len(program)}\n".encode() + program
@@ -105,16 +104,14 @@ class Worker:
 
     @property
     def streams(self) -> tuple[t.Any, ...]:
-        """Its standard streams."""
+        """The standard streams of the process."""
         return (self.process.stdin, self.process.stdout, self.process.stderr)
 
     def ask(self, request: t.Mapping[str, t.Any], timeout: float, most: float = float("inf")) -> Answer:
-        """The answer to a request, within ``most`` seconds, the start of the unit among them. Raises ServiceError; then there is
-        no further answer.
-        """
+        """The answer to a request, within ``most`` seconds with the start of the unit. Raises ServiceError; then no more answers follow."""
         self.until = time.monotonic() + min(timeout + (START_SECONDS if self.first else 0.0), most)
         first, self.first = self.first, b""
-        self.patience = 0.1  # A process that did not answer as it should is not waited for.
+        self.patience = 0.1  # A process that answers wrongly is not waited for.
         self.write(first + json.dumps(request).encode() + b"\n")
         answer = answer_of(self.lines())
         self.patience = END_SECONDS
@@ -132,7 +129,7 @@ class Worker:
                 raise self.ended() from None
 
     def lines(self) -> t.Iterator[bytes]:
-        """The lines that come. Raises ServiceError."""
+        """The lines of the answer. Raises ServiceError."""
         while True:
             while self.whole:
                 yield within(self.whole.pop())
@@ -155,59 +152,59 @@ class Worker:
             raise ServiceError(124)
 
     def ended(self) -> ServiceError:
-        """Why there is no answer: what was said last, by systemd where there is no unit."""
+        """The error for a process that has ended: its last output, or systemd's where there is no unit."""
         code: t.Optional[int] = None
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = self.process.wait(max(min(self.until - time.monotonic(), END_SECONDS), 0.0))
         said = b""
         with contextlib.suppress(BlockingIOError):
             said = os.read(self.said, 1 << 12)
-        if code == 203:  # systemd's EXEC
+        if code == 203:  # EXIT_EXEC of systemd
             return ServiceError(NOT_INSTALLED, PYTHON[0])
         return ServiceError(125, said.decode(errors="replace") or "the process that asks it has ended")
 
     def hang_up(self) -> None:
-        """Tell the process that nothing more is asked: from now on it has its time to end."""
+        """Tell the process that no request follows: from now on it has ``patience`` seconds to end."""
         t.cast("t.IO[bytes]", self.process.stdin).close()
         self.until = time.monotonic() + self.patience
 
     def close(self) -> None:
-        """End the process and its unit, with all that runs in it."""
+        """End the process and its unit with all its processes."""
         if not t.cast("t.IO[bytes]", self.process.stdin).closed:
             self.hang_up()
         try:
             self.process.wait(max(self.until - time.monotonic(), 0.0))
         except subprocess.TimeoutExpired:
-            # Not waited for: what does not end when it is told to takes TimeoutStopSec=, of the time of a pass.
+            # --no-block: what does not end when told takes TimeoutStopSec= of the pass's time.
             self.host.run("systemctl", "stop", "--no-block", self.unit, timeout=END_SECONDS)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(max(self.until + 1.0 - time.monotonic(), 0.0))
             self.process.kill()
             self.process.wait()
-        for one in self.streams:
-            one.close()
+        for stream in self.streams:
+            stream.close()
 
 
 def within(line: bytes) -> bytes:
-    """A line, or what came of it, that is not too long. Raises ServiceError."""
+    """A line, or the part of a line, if it is not too long. Raises ServiceError."""
     if len(line) > LINE:
         raise ServiceError(125, f"a line of its answer is longer than {LINE >> 10} KiB")
     return line
 
 
 def program_text() -> str:
-    """The program of the process."""
+    """The source of podman_worker.py, which the process runs."""
     spec = t.cast("t.Any", podman_worker).__spec__
     return t.cast("str", spec.loader.get_source(spec.name))
 
 
 def answer_of(lines: t.Iterator[bytes]) -> Answer:
-    """An answer from its lines. Raises ServiceError for what podman_worker.py would not write."""
+    """An answer out of its lines. Raises ServiceError for lines that podman_worker.py does not write."""
     rows: list[list[t.Any]] = []
     size = values = 0
     for line in lines:
         size += len(line)
-        values += sum(map(line.count, (b",", b"[", b"{"))) + 1  # before they are made: no fewer than there are
+        values += sum(map(line.count, (b",", b"[", b"{"))) + 1  # counted before parsing; never too few
         if size > ANSWER or values > VALUES:
             raise ServiceError(125, f"its answer is larger than {ANSWER >> 20} MiB or has more than {VALUES} values")
         try:
@@ -231,12 +228,12 @@ def answer_of(lines: t.Iterator[bytes]) -> Answer:
 
 
 def no_number(dummy: str) -> t.NoReturn:
-    """NaN and Infinity are none."""
+    """Refuse NaN and Infinity."""
     raise ValueError("no number")
 
 
 def whole_number(digits: str) -> int:
-    """A whole number of at most 64 bits. Raises ValueError."""
+    """An integer of at most 64 bits. Raises ValueError."""
     if len(digits) > 20:
         raise ValueError("no number of 64 bits")
     return int(digits)

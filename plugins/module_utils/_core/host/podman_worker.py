@@ -3,12 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The program that asks one user's Podman, as that user: root reads nothing of it but short lines of JSON.
+"""The program that asks one user's Podman, as that user; root reads only its short lines of JSON.
 
-It imports nothing of the collection: podman_unit.py sends its text to a Python of the system's, in a unit of the user's own.
-It reads a request a line from its standard input. To each it answers with rows, a list a line, and an object, which ends them:
-``status`` (of HTTP; 0: the answer has another form) or ``code`` (as of a command that fails: 124 in time, 127 not installed),
-and what was ``said``.
+It imports nothing of the collection: podman_unit.py sends its text to the system's Python in the user's own unit. Each line of its
+standard input is a request. The answer has a list on each line (the rows), and ends with an object: what was ``said``, and ``status``
+(HTTP's; 0: the answer has another form) or ``code`` (the exit code of such a command: 124 timeout, 127 not installed).
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ import threading
 import time
 import typing as t
 
-# Podman ends that long after the last connection is gone: one connection stays open until the end of the pass, also
-# when that is killed.
+# Podman ends this long after its last connection. One connection stays open for the whole pass, so that Podman also ends when the pass is
+# killed.
 IDLE_SECONDS = 10
 END_SECONDS = 5.0
 NOT_INSTALLED = 127
-LARGEST = 32 << 20  # bytes of an answer of Podman's; the list of 10,000 images has 10 MB
-TAIL = 64 << 10  # bytes of what Podman said last
-SAID = 2000  # characters of it, for root
+LARGEST = 32 << 20  # bytes of Podman's answer; the list of 10,000 images has 10 MB
+TAIL = 64 << 10  # bytes that are kept of Podman's last output
+SAID = 2000  # characters of an error for root
 
 Ask = t.Callable[[str, str, float], "tuple[int, str]"]
 
 
 class Failed(Exception):
-    """No answer: ``code`` is that of a command that fails so."""
+    """No answer: ``code`` is the exit code of such a command."""
 
     def __init__(self, code: int, said: str = "") -> None:
         super().__init__(said)
@@ -46,9 +45,9 @@ class Failed(Exception):
 
 
 class Podman:
-    """The process of Podman that answers requests (podman-system-service(1)), from the first one on.
+    """The process of Podman that answers requests (podman-system-service(1)), started by the first request.
 
-    It gets a socket, like that of a socket unit (LISTEN_FDS), which has no name in any folder while Podman runs.
+    It gets a socket as from a socket unit (LISTEN_FDS), without a name in any folder.
     """
 
     def __init__(self, folder: str, words: t.Sequence[str] = ("podman", "system", "service", f"--time={IDLE_SECONDS}")):
@@ -69,19 +68,19 @@ class Podman:
                 stdin=listener.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                close_fds=False,  # hand_over() does
+                close_fds=False,  # hand_over() closes them
                 start_new_session=True,
                 preexec_fn=hand_over,  # noqa: PLW1509
             )
         except FileNotFoundError:
             raise Failed(NOT_INSTALLED, self.words[0]) from None
         finally:
-            listener.close()  # Once Podman has ended a request is refused.
+            listener.close()  # so that requests are refused once Podman has ended
         self.reader = threading.Thread(target=self.keep_tail, args=(self.process.stderr,), daemon=True)
         self.reader.start()
 
     def keep_tail(self, stream: t.IO[bytes]) -> None:
-        """Read what Podman says, and keep the end of it."""
+        """Read Podman's error output, and keep its end."""
         while True:
             chunk = os.read(stream.fileno(), TAIL)
             if not chunk:
@@ -90,20 +89,20 @@ class Podman:
             del self.tail[:-TAIL]
 
     def connect(self, timeout: float) -> socket.socket:
-        """A connection; Podman need not be ready yet."""
-        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        made.settimeout(timeout)
+        """A connection, even before Podman is ready."""
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.settimeout(timeout)
         try:
-            made.connect(f"/proc/self/fd/{self.inode}")
+            connection.connect(f"/proc/self/fd/{self.inode}")
         except OSError:
-            made.close()
+            connection.close()
             raise
-        return made
+        return connection
 
     def request(self, method: str, path: str, timeout: float) -> tuple[int, str]:
-        """Ask, and wait for the whole answer: its status and body. Raises Failed.
+        """Send a request and wait for the whole answer. Returns its status and body. Raises Failed.
 
-        HTTP 1.0: the answer ends with its connection.
+        With HTTP 1.0 the end of the connection ends the answer.
         """
         self.start()
         until = time.monotonic() + timeout
@@ -125,7 +124,7 @@ class Podman:
             raise self.ended(error.strerror or "") from None
 
     def reply(self, answer: bytes) -> tuple[int, str]:
-        """An answer as it came over the connection. Raises Failed for half of one."""
+        """Status and body of an answer as received. Raises Failed for an incomplete one."""
         head, end, body = answer.partition(b"\r\n\r\n")
         lines = head.decode(errors="replace").split("\r\n")
         words = lines[0].split(" ")
@@ -141,7 +140,7 @@ class Podman:
             raise self.ended("it closed the connection") from None
 
     def ended(self, why: str) -> Failed:
-        """Why there is no answer: what Podman said before it ended, else ``why``."""
+        """The error for a missing answer: Podman's last output, else ``why``."""
         if self.process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(END_SECONDS)
@@ -149,7 +148,7 @@ class Podman:
         return Failed(125, bytes(self.tail).decode(errors="replace") or why)
 
     def close(self) -> None:
-        """End Podman, and wait until it did; what does not end now ends with the unit."""
+        """End Podman and wait for it; a process that does not end in time ends with the unit."""
         if self.process is None:
             return
         self.lease.close()
@@ -159,9 +158,9 @@ class Podman:
 
 
 def hand_over() -> None:
-    """In the process that becomes Podman: make standard input descriptor 3, the first that sd_listen_fds(3) looks at.
+    """Runs in the process that becomes Podman: make standard input descriptor 3, the first that sd_listen_fds(3) uses.
 
-    Only this process knows its own number, which sd_listen_fds(3) compares.
+    sd_listen_fds(3) compares LISTEN_PID with the process's own number, which only this process knows.
     """
     os.dup2(0, 3)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -173,11 +172,11 @@ def hand_over() -> None:
 
 
 def unnamed_socket(path: str) -> tuple[int, socket.socket]:
-    """A listening socket that has no name any more, and a descriptor of its inode, by which it can be reached."""
+    """A listening socket without a name, and a descriptor of its inode, through which it can be reached."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)  # of a process with this id that was killed right here
+            os.unlink(path)  # left by a killed process with the same id
         listener.bind(path)
         try:
             os.chmod(path, 0o600)
@@ -225,12 +224,12 @@ def answers(request: dict[str, t.Any], ask: Ask) -> t.Iterator[bytes]:
 
 
 def line_of(value: t.Any) -> bytes:
-    """A value as a line."""
+    """A value as a line of JSON."""
     return json.dumps(value, separators=(",", ":")).encode() + b"\n"
 
 
 def picked(body: str, request: dict[str, t.Any]) -> list[list[t.Any]]:
-    """Of each object in an answer the values of some keys. Raises ValueError for an answer of another form."""
+    """The values of the requested keys in each object of an answer. Raises ValueError for an answer of another form."""
     try:
         data = json.loads(body or "null")  # null and [] both stand for an empty list
     except (ValueError, RecursionError):
@@ -244,11 +243,11 @@ def picked(body: str, request: dict[str, t.Any]) -> list[list[t.Any]]:
 
 
 def last_events(text: str) -> list[list[t.Any]]:
-    """Events of containers, a line each, as rows of an image's name and the time; of those with the same time one.
+    """The image names and times of containers' events, which are a line each; of equal times of an image only one.
 
-    A line that is not understood is left out.
+    A line in another form is left out.
     """
-    found: dict[tuple[str, str], list[t.Any]] = {}
+    rows: dict[tuple[str, str], list[t.Any]] = {}
     latest: dict[str, float] = {}
     for line in text.splitlines():
         try:
@@ -261,14 +260,14 @@ def last_events(text: str) -> list[list[t.Any]]:
         if isinstance(when, (int, float)) and not isinstance(when, bool):
             if when >= latest.get(name, when):
                 latest[name] = when
-                found[name, ""] = [name, when]
+                rows[name, ""] = [name, when]
         elif isinstance(when, str):
-            found[name, when] = [name, when]
-    return list(found.values())
+            rows[name, when] = [name, when]
+    return list(rows.values())
 
 
 def message(body: str) -> str:
-    """What a refusal says."""
+    """The message in the body of a refusal."""
     try:
         data = json.loads(body)
     except (ValueError, RecursionError):
@@ -278,16 +277,16 @@ def message(body: str) -> str:
 
 
 def stamp(path: str) -> list[int]:
-    """A file's inode, its bytes, and when it was written and changed last in nanoseconds; nothing where there is none."""
+    """A file's inode, size in bytes, and times of the last write and change in nanoseconds; empty where no file is."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return []
-    return [found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+    return [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
 
 def device_of(path: str) -> str:
-    """The device of the file system that holds a folder, as proc_pid_mountinfo(5) names it. Raises OSError."""
+    """The device number of a folder's file system, as in proc_pid_mountinfo(5). Raises OSError."""
     folder = os.open(path, os.O_PATH | os.O_DIRECTORY)
     try:
         with open(f"/proc/self/fdinfo/{folder}", encoding="ascii") as file:
@@ -314,7 +313,7 @@ def text_of(path: str) -> str:
 
 
 def version() -> str:
-    """What Podman says of its release."""
+    """Podman's text of its release; "" without one."""
     try:
         done = subprocess.run(  # pylint: disable=ansible-bad-function
             ["podman", "--version"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30, check=False
@@ -325,7 +324,7 @@ def version() -> str:
 
 
 def main() -> None:
-    """Answer until there are no more requests."""
+    """Answer requests until the input ends."""
     podman = Podman(os.environ.get("XDG_RUNTIME_DIR") or "/run")
     try:
         for line in sys.stdin.buffer:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What stops a run before its first write. Check mode asks the same, so that both refuse in the same words."""
+"""What stops a run before its first write. Check mode asks too, so that both refuse in the same words."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ..model.values.errors import CorralError, Problem, refusal
 from . import lock, mounts, state, systemd
 from .files import OWN_FOLDERS, Host
 
-# What is mounted on one of these would stop a run when it keeps or publishes something.
-FILES = tuple(path for one in state.FILES if one.written for path in one.copies)
+# A mount on any of these files would stop a run later, when it writes its state.
+FILES = tuple(path for own in state.FILES if own.written for path in own.copies)
 
 NOT_REPLACEABLE = (
     "cannot be replaced, even by root: it is immutable (lsattr, chattr -i), or its file system is mounted read-only"
@@ -24,13 +24,13 @@ NOT_REPLACEABLE = (
 
 
 class Blocked(CorralError):
-    """The file of a step cannot be written where it goes."""
+    """A step's file cannot be written at its path."""
 
 
 def refuse_node(host: Host) -> None:
-    """Refuse a node that cannot be changed at all. Raises CorralError.
+    """Raise CorralError for a node that cannot be changed at all.
 
-    Not root, no systemd or one that is too old, or something else where Corral keeps its lock and its state.
+    That is: not root, no systemd or too old a release, or another kind of file in the place of Corral's lock or state.
     """
     if host.live and os.geteuid() != 0:
         raise refusal("changing a node needs root: run with become (Ansible), sudo or as root")
@@ -56,9 +56,9 @@ def refuse_node(host: Host) -> None:
 
 
 def refuse_steps(host: Host, steps: t.Sequence[Step], *, keep_going: bool = False) -> None:
-    """Refuse steps that cannot succeed here. Raises CorralError: Blocked for files.
+    """Raise CorralError for steps that cannot succeed here (Blocked for files).
 
-    ``keep_going`` is a removal, which goes on past files that it cannot bring back.
+    ``keep_going`` is set for a removal, which continues past files that it cannot restore.
     """
     for tree in sorted({top for step in steps for top in ("/sys", "/proc") if step.target.startswith(f"{top}/")}):
         if host.read_only(tree):
@@ -67,17 +67,17 @@ def refuse_steps(host: Host, steps: t.Sequence[Step], *, keep_going: bool = Fals
             )
     if keep_going:
         return
-    found = {}
+    problems = {}
     for step in steps:
         if step.kind in ("file", "link") and not step.optional:
             path, problem = obstacle(host, step)
-            found.update({path: Problem(path, None, problem)} if problem else {})
-    if found:
-        raise Blocked(*found.values())
+            problems.update({path: Problem(path, None, problem)} if problem else {})
+    if problems:
+        raise Blocked(*problems.values())
 
 
 def obstacle(host: Host, step: Step) -> tuple[str, str]:
-    """What keeps a file or link from being written or removed, and where it is; twice "" where nothing does."""
+    """The path that keeps a file or link from being written or removed, and why; twice "" without an obstacle."""
     if is_folder(host, step.target) and not step.target.startswith(OWN_FOLDERS):
         return step.target, f"is a folder, and a {step.kind} of Corral's goes there: move it away"
     is_there = host.mode(step.target) is not None
@@ -101,10 +101,10 @@ def obstacle(host: Host, step: Step) -> tuple[str, str]:
 
 
 def cannot_be_replaced(host: Host, path: str) -> bool:
-    """Whether a file is there that root may neither write nor rename another one onto; a link is replaced itself."""
+    """Whether root may neither write nor replace a file that exists; a link itself can be replaced."""
     return host.mode(path) is not None and host.link(path) is None and not host.writable(path)
 
 
 def is_folder(host: Host, path: str) -> bool:
-    """Whether a folder is there; a link to one is none, it is replaced as a file is."""
+    """Whether a folder is at the path; a link to a folder is none, since it is replaced like a file."""
     return host.is_dir(path) and host.link(path) is None

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Whether the installed program is the one that was installed, file by file, what Python compiled of it included.
+"""Whether the program is as it was installed: each file, and each file that Python compiled from it.
 
-Once all files of a release are there and compiled, their digests go into a file that only root may read or write. A change of both
-by root does not show.
+Once a release is installed and compiled, the digests of its files go into a file for root alone. A change of the program and of that
+file by root is not detected.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if t.TYPE_CHECKING:
     from ..model.status.json_shapes import InstalledProgram
 
 ABSENT = "absent"
-IMPORTED = (".py", ".pyc", ".so")  # as importlib.machinery has them; a link may lead to a folder, which is a package
-DIGITS = 16  # of a digest, as it is shown; all are compared
+IMPORTED = (".py", ".pyc", ".so")  # importlib.machinery; links count too, since they may lead to a package's folder
+DIGITS = 16  # of a digest in messages; all digits are compared
 
 
 class Finding(NamedTuple):
-    """A file or folder that is not as it was installed; ``known`` is False where it could not be looked at."""
+    """A file or folder that is not as it was installed; ``known`` is False where it could not be read."""
 
     path: str
     property: str
@@ -44,9 +44,9 @@ class Finding(NamedTuple):
 
 
 def record(host: Host, folder: str, names: t.Collection[str]) -> None:
-    """Record the digests of a release: of the files with these names, and of what Python compiled of them.
+    """Record the digests of a release's files with these names, and of the files that Python compiled from them.
 
-    Without names, as where a tick compiles for another Python, the digests of sources stay as they are.
+    Without names (a tick compiles for another Python) the digests of sources stay as they are.
     """
     release = release_at(f"{folder}/")
     if not release:
@@ -55,7 +55,7 @@ def record(host: Host, folder: str, names: t.Collection[str]) -> None:
     kept = {name: row for name, row in known.items() if host.is_dir(f"{RELEASES}/{name}")}
     before = kept.get(release, {"version": VERSION, "files": {}})
     sources = {name: digest(host, f"{folder}/{name}") for name in names} or {
-        name: one for name, one in before["files"].items() if not name.endswith(".pyc")
+        name: known_digest for name, known_digest in before["files"].items() if not name.endswith(".pyc")
     }
     stems = {stem(name) for name in sources}
     compiled = {
@@ -64,15 +64,15 @@ def record(host: Host, folder: str, names: t.Collection[str]) -> None:
         if name.endswith(".pyc") and stem(name) in stems
     }
     version = VERSION if names else before["version"]
-    kept[release] = {"version": version, "files": {name: one for name, one in {**sources, **compiled}.items() if one}}
+    kept[release] = {"version": version, "files": {name: row for name, row in {**sources, **compiled}.items() if row}}
     if kept != known:
         state.write_checked(host, state.PROGRAM, kept, spare=False)
 
 
 def records(host: Host) -> dict[str, dict[str, t.Any]]:
-    """What was recorded, by release: the collection's version, and the digests of files; empty where nothing can be read."""
-    found = state.checked(host, state.PROGRAM)
-    rows = found.items() if isinstance(found, dict) else ()
+    """The records by release: the collection's version, and the digests of files; empty where nothing can be read."""
+    data = state.checked(host, state.PROGRAM)
+    rows = data.items() if isinstance(data, dict) else ()
     return {
         name: row
         for name, row in rows
@@ -81,16 +81,16 @@ def records(host: Host) -> dict[str, dict[str, t.Any]]:
 
 
 def stem(name: str) -> str:
-    """A source without its suffix, also by the name of what Python compiles of it: folder/__pycache__/main.cpython-311.pyc."""
+    """A source's path without its suffix; the same for a file compiled from it: folder/__pycache__/main.cpython-311.pyc."""
     folder, dummy, file = name.replace("__pycache__/", "").rpartition("/")
     return f"{folder}/{file.partition('.')[0]}"
 
 
 def files_in(host: Host, top: str) -> tuple[list[str], list[str]]:
-    """The files below a folder, by their paths from there, links among them; and the folders, itself among them. No link is followed."""
+    """The relative paths of the files below a folder, with links, and the paths of the folders, with ``top``. Links are not followed."""
     files: list[str] = []
     folders = [""]
-    for inner in folders:  # The list grows in the loop.
+    for inner in folders:  # the loop appends to the list
         below = host.folders(f"{top}/{inner}".rstrip("/"))
         folders += [f"{inner}{name}/" for name in below]
         files += [f"{inner}{name}" for name in host.names(f"{top}/{inner}".rstrip("/")) if name not in below]
@@ -98,7 +98,7 @@ def files_in(host: Host, top: str) -> tuple[list[str], list[str]]:
 
 
 def digest(host: Host, path: str) -> t.Optional[str]:
-    """SHA-256 of a file; None for a link, and where it is absent."""
+    """SHA-256 of a file; None for a link or an absent file."""
     if host.link(path) is not None:
         return None
     data = host.read_bytes(path, follow=False)
@@ -106,12 +106,12 @@ def digest(host: Host, path: str) -> t.Optional[str]:
 
 
 def findings(host: Host, release: str) -> list[Finding]:
-    """What differs in a release from what was recorded as it was installed."""
-    return host.unrecorded(lambda: looked_at(host, release))  # A converged tick reads none of these files.
+    """The differences between a release and its record."""
+    return host.unrecorded(lambda: looked_at(host, release))  # A converged tick does not repeat these reads.
 
 
 def looked_at(host: Host, release: str) -> list[Finding]:
-    """Look at each file and folder of a release, and at the folders above it."""
+    """The findings for each file and folder of a release, and for the folders above it."""
     top = f"{RELEASES}/{release}"
     row = records(host).get(release)
     if row is None:
@@ -120,7 +120,7 @@ def looked_at(host: Host, release: str) -> list[Finding]:
         return [Finding(top, "program", "", release, reason, known=False)]
     files, folders = files_in(host, top)
     found = [
-        one for path in (*above(top), *folders, *(f"{top}/{name}" for name in files)) for one in changeable(host, path)
+        row for path in (*above(top), *folders, *(f"{top}/{name}" for name in files)) for row in changeable(host, path)
     ]
     for name in sorted({*files, *row["files"]}):
         path, wanted = f"{top}/{name}", row["files"].get(name)
@@ -130,7 +130,7 @@ def looked_at(host: Host, release: str) -> list[Finding]:
             found.append(Finding(path, "content", "", shown(wanted), f"cannot be read: {error.why}", known=False))
             continue
         if wanted is None and not (name.endswith(IMPORTED) or host.link(path) is not None):
-            continue  # Python imports nothing of that name.
+            continue  # Python does not import a file of this name.
         if wanted is None:
             found.append(Finding(path, "file", "present", ABSENT, "is not part of the program, and may be run as root"))
         elif actual != wanted:
@@ -146,41 +146,42 @@ def above(path: str) -> list[str]:
 
 
 def running_release(host: Host) -> str:
-    """The release to which the launcher's link leads; "" where it leads to none."""
+    """The release to which the launcher's link leads; "" for none."""
     return release_of(host.unrecorded(lambda: host.link(LAUNCHER)))
 
 
 def installed(host: Host) -> t.Optional[InstalledProgram]:
-    """Whether the program that runs is the one that was installed; None where none is installed."""
+    """Whether the running program is as it was installed; None where none is installed."""
     release = running_release(host)
     if not release:
         return None
     try:
-        found = findings(host, release)
-    except Unreadable:  # Its record is root's alone.
+        differences = findings(host, release)
+    except Unreadable:  # Only root can read the record.
         return {"release": release, "as_installed": None, "differing": []}
-    known = all(one.known for one in found)
-    differing = list(dict.fromkeys(one.path for one in found if one.known))
+    known = all(finding.known for finding in differences)
+    differing = list(dict.fromkeys(finding.path for finding in differences if finding.known))
     return {"release": release, "as_installed": False if differing else True if known else None, "differing": differing}
 
 
 def sentence(program: InstalledProgram) -> str:
-    """The same on one line."""
+    """The state of the program on one line."""
     if program["as_installed"] is None:
         return f"program {program['release']}: not known whether it is as it was installed (root can look; else roll it out again)"
     return f"program {program['release']}: NOT as it was installed: {listed(program['differing'])}: roll the agent out again"
 
 
 def changeable(host: Host, path: str) -> list[Finding]:
-    """What root runs only root may change: a finding where another user can."""
-    there, mode = host.permissions(path), host.mode(path)
-    found = []
-    if there and there[1] not in (0, os.geteuid()):
-        found.append(Finding(path, "owner", f"user {there[1]}", "root", f"root runs what is there: chown root {path}"))
+    """Findings where another user than root can change a file or folder whose content root runs."""
+    permissions, mode = host.permissions(path), host.mode(path)
+    owner = permissions[1] if permissions else 0
+    items = []
+    if owner not in (0, os.geteuid()):
+        items.append(Finding(path, "owner", f"user {owner}", "root", f"root runs what is there: chown root {path}"))
     if mode is not None and mode & 0o022 and host.link(path) is None:
         closed = f"{mode & ~0o022:04o}"
-        found.append(Finding(path, "mode", f"{mode:04o}", closed, f"root runs what is there: chmod go-w {path}"))
-    return found
+        items.append(Finding(path, "mode", f"{mode:04o}", closed, f"root runs what is there: chmod go-w {path}"))
+    return items
 
 
 def shown(digest_of_file: str) -> str:

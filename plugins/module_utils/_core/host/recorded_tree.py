@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A machine that is not this one: a snapshot or a folder, of unknown origin. It is read, never written, and no link leads out of it.
+"""Another machine: a snapshot or folder of unknown origin, which is only read, and out of which no link leads.
 
-Links are resolved here, inside the tree: ``/`` in a link is the tree's own root, and ``..`` ends there. The kernel is never given a
-path of the tree.
+Links are resolved here, inside the tree: ``/`` in a link is the tree's root, and ``..`` ends there. The kernel never gets a path of the
+tree.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from .files import Host, device_number
 from .folder_tree import FolderTree
 from .link_walk import LINK_LIMIT
 
-STEPS = 1000  # parts of a path, those of its links included; a machine's own have dozens
-KNOWN = 4096  # folders whose real path is remembered
+STEPS = 1000  # parts of a path and its links; a real machine's paths have dozens
+KNOWN = 4096  # folders whose real path is kept
 
 Tree = t.Union[ArchiveTree, FolderTree]
 
 
 @contextlib.contextmanager
 def opened(path: str) -> t.Iterator[Host]:
-    """The machine at ``path``: this one (/), that of a folder, or of a snapshot. Raises CorralError."""
+    """The machine at ``path``: this machine (/), a folder, or a snapshot. Raises CorralError."""
     if Host(path).live:
         yield Host()
         return
@@ -48,24 +48,24 @@ def opened(path: str) -> t.Iterator[Host]:
 
 
 class RecordedHost(Host):
-    """A host whose files are those of a tree; every write is refused (EROFS)."""
+    """A host with the files of a tree; every write is refused (EROFS)."""
 
     def __init__(self, root: str, tree: Tree) -> None:
         super().__init__(root)
         self.tree = tree
-        self.known: dict[str, str] = {"": ""}  # a folder's path and the real one, both without the last slash
+        self.known: dict[str, str] = {"": ""}  # real paths by a folder's path, without the last slash
 
     @property
     def live(self) -> bool:
-        """False, also where the tree was named by a link to /: its machine is not this one."""
+        """False, even where a link to / names the tree: a tree's machine is not this one."""
         return False
 
     def at(self, path: str) -> str:
-        """Refuse: no path of this machine leads to a file of the tree. Whatever would write asks for one."""
+        """Raise EROFS: every write asks for a path of this machine, and none leads to a file of the tree."""
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
 
     def look(self, path: str, follow: bool = True) -> tuple[str, t.Any]:
-        """Where a path really leads in the tree, and what is there, as os.lstat() says it. Raises OSError and ValueError."""
+        """The real path in the tree, and what os.lstat() would say of it. Raises OSError and ValueError."""
         folder, dummy, name = path.rpartition("/")
         if folder not in self.known:
             real, there = self.walk("", folder, True)
@@ -77,7 +77,7 @@ class RecordedHost(Host):
         return self.walk(self.known[folder], name, follow)
 
     def walk(self, real: str, path: str, follow: bool) -> tuple[str, t.Any]:
-        """As look(), from a real folder on."""
+        """As look(), starting at a real folder."""
         rest = path.split("/")[::-1]
         there: t.Any = None
         links = 0
@@ -117,7 +117,7 @@ class RecordedHost(Host):
     def _read(self, path: str, follow: bool) -> bytes:
         real, there = self.look(path, follow)
         if not stat.S_ISREG(there.st_mode):
-            raise error_of(errno.EISDIR, path)  # A device or a FIFO is not opened: no file is there.
+            raise error_of(errno.EISDIR, path)  # A device or FIFO is not opened: it counts as no file.
         return self.tree.data(real)
 
     def _names(self, path: str) -> list[str]:
@@ -140,28 +140,28 @@ class RecordedHost(Host):
         return self.tree.text(real)
 
     def is_claimed(self, path: str) -> bool:
-        """A device of the folder is never opened: it would be one of this machine."""
+        """True for every device file: it is not opened, since the kernel would open a device of this machine."""
         there = self.found(path)
         return self.tell(there is not None and device_number(there) is not None, "is_claimed", path)
 
     def first_line(self, path: str) -> str:
-        """No program of a tree is run."""
+        """Always "": no program of a tree is run."""
         return self.tell("", "first_line", path)
 
     def links(self, path: str) -> t.Optional[int]:
         return None if self.found(path) is None else 1
 
     def writable(self, path: str) -> bool:
-        """The recorded machine's own root may write; that a file there is immutable is not recorded."""
+        """Whether something is there: the recorded machine's root may write it; whether it is immutable is not recorded."""
         return self.tell(self.found(path) is not None, "writable", path)
 
     def read_only(self, path: str) -> bool:
         return self.tell(False, "read_only", path)
 
     def space(self, path: str) -> None:
-        """The size of a disk is not recorded."""
+        """None: the size of a disk is not recorded."""
 
 
 def error_of(number: int, path: str) -> OSError:
-    """The error as the kernel has it."""
+    """An OSError with the kernel's text."""
     return OSError(number, os.strerror(number), path)

@@ -5,9 +5,9 @@
 # This module is private to the collection corral.node.
 """One connection to systemd (org.freedesktop.systemd1(5)) for all steps of a plan, through libsystemd.
 
-A systemctl process costs ten times as much as a call here. Loaded with the first step that needs it: the import of
-ctypes is more than a converged tick may cost. Only functions of sd-bus(3) with a fixed number of arguments are called:
-ctypes does not know which arguments are variable, and some machines pass those in another way.
+A systemctl process costs ten times as much as a call here. This file is loaded with the first step that needs it, since importing ctypes
+costs more than a converged tick may. Only functions of sd-bus(3) with a fixed number of arguments are called: ctypes does not know which
+arguments are variadic, and some machines pass those in another way.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ import typing as t
 from ..model.systemd.bus_values import MANAGER_PATH, Property, covers, object_path, typed
 
 LIBRARY = "libsystemd.so.0"
-# Where systemd listens, and whether a message broker is in between. The first is for root alone, is there before the
-# broker is, and needs none: systemctl(1) goes there first as well.
+# systemd's addresses, and whether a message broker is in between. The first is for root only and works before the broker runs;
+# systemctl(1) tries it first too.
 ADDRESSES = (("unix:path=/run/systemd/private", False), ("unix:path=/run/dbus/system_bus_socket", True))
-CONNECT_SECONDS = 30.0  # PID 1 gives no answer during a daemon-reload.
+CONNECT_SECONDS = 30.0  # PID 1 does not answer during a daemon-reload
 NAME = b"org.freedesktop.systemd1"
 MANAGER = b"org.freedesktop.systemd1.Manager"
 PROPERTIES = b"org.freedesktop.DBus.Properties"
-# systemctl(1), EXIT STATUS; 124 as host/command.py has it.
+# Exit codes of systemctl(1); 124 as in host/command.py.
 FAILED, TIMED_OUT = 1, 124
 CODES = {b"org.freedesktop.systemd1.NoSuchUnit": 5}
 METHODS = {"start": b"StartUnit", "stop": b"StopUnit", "restart": b"RestartUnit", "daemon-reload": b"Reload"}
@@ -36,7 +36,7 @@ LOST = (errno.ENOTCONN, errno.ECONNRESET, errno.EPIPE, errno.ESHUTDOWN, errno.EI
 
 
 class BusError(Exception):
-    """systemd's own message, or that it did not answer in time; ``code`` is what systemctl would exit with."""
+    """systemd's error message, or a timeout; ``code`` is the exit code that systemctl would have."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -58,7 +58,7 @@ class Error(ctypes.Structure):
 
 
 HANDLE, TEXT, KIND, INT = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char, ctypes.c_int
-# Their arguments; all return an int.
+# The types of the functions' arguments; all functions return an int.
 FUNCTIONS: dict[str, tuple[t.Any, ...]] = {
     "sd_bus_new": (HANDLE,),
     "sd_bus_set_address": (HANDLE, TEXT),
@@ -77,26 +77,26 @@ FUNCTIONS: dict[str, tuple[t.Any, ...]] = {
     "sd_bus_message_enter_container": (HANDLE, KIND, TEXT),
     "sd_bus_message_read_basic": (HANDLE, KIND, HANDLE),
 }
-# These free what they are given, and return nothing of use.
+# These free their argument, and their result is of no use.
 RELEASES = ("sd_bus_close", "sd_bus_unref", "sd_bus_message_unref", "sd_bus_error_free")
 
 
 def library() -> t.Any:
-    """libsystemd with the types of what is called; None where it is not installed, or too old."""
+    """libsystemd with the types of its functions; None where it is not installed or too old."""
     try:
-        found = ctypes.CDLL(LIBRARY)
+        lib = ctypes.CDLL(LIBRARY)
         for name, arguments in FUNCTIONS.items():
-            getattr(found, name).argtypes = arguments
+            getattr(lib, name).argtypes = arguments
         for name in RELEASES:
-            getattr(found, name).argtypes = (HANDLE,)
-            getattr(found, name).restype = HANDLE
+            getattr(lib, name).argtypes = (HANDLE,)
+            getattr(lib, name).restype = HANDLE
     except (OSError, AttributeError):
         return None
-    return found
+    return lib
 
 
 def connect() -> t.Optional[Connection]:
-    """A connection to systemd; None without libsystemd, or when none of the addresses answers."""
+    """A connection to systemd; None without libsystemd, or when no address answers."""
     lib = library()
     for address, broker in ADDRESSES if lib else ():
         connection = Connection(lib)
@@ -109,7 +109,7 @@ def connect() -> t.Optional[Connection]:
 
 
 class Connection:
-    """A connection to systemd, closed by ``close`` or with the last reference to it. Not for several threads."""
+    """A connection to systemd, closed by ``close`` or with its last reference. Not for several threads."""
 
     def __init__(self, lib: t.Any) -> None:
         self.lib = lib
@@ -136,23 +136,23 @@ class Connection:
             if not checked(self.lib.sd_bus_process(self.bus, None)):
                 self.wait(deadline)
         if broker:
-            # Over a broker, systemd sends its signals to connections that have subscribed, and the broker to those with a match.
+            # Over a broker, signals need both: systemd sends them to subscribers, the broker to connections with a match.
             rule = f"type='signal',path='{MANAGER_PATH.decode()}',interface='{MANAGER.decode()}',member='JobRemoved'"
             bus = (b"org.freedesktop.DBus", b"/org/freedesktop/DBus", b"org.freedesktop.DBus")
             self.call(*bus, b"AddMatch", (rule,), seconds=seconds)
             self.call(NAME, MANAGER_PATH, MANAGER, b"Subscribe", (), seconds=seconds)
 
-    # What Corral asks; each raises BusError, Unavailable or NotCovered
+    # Corral's requests; each raises BusError, Unavailable or NotCovered
 
     def set_property(self, unit: str, assignment: str, seconds: float) -> None:
-        """Set a property until the next boot, live and in /run/systemd/system.control."""
+        """Set a property until the next boot, live and in a file below /run/systemd/system.control."""
         wanted = typed(assignment)
         if wanted is None or not covers(unit):
             raise NotCovered(assignment)
         self.call(NAME, MANAGER_PATH, MANAGER, b"SetUnitProperties", (unit, True, [wanted]), seconds=seconds)
 
     def control(self, verb: str, unit: str, mode: str, seconds: float) -> None:
-        """Start, stop or restart a unit and wait until its job has ended; or "daemon-reload", of no unit."""
+        """Start, stop or restart a unit and wait until its job has ended; or "daemon-reload", without a unit."""
         method = METHODS.get(verb)
         if method is None or (not covers(unit) if unit else verb != "daemon-reload"):
             raise NotCovered(verb)
@@ -162,7 +162,7 @@ class Connection:
             return
         job = self.call(NAME, MANAGER_PATH, MANAGER, method, (unit, mode), "o", seconds=seconds)
         result = self.result_of(job, deadline)
-        if result not in ("done", "skipped"):  # Both are success for systemctl.
+        if result not in ("done", "skipped"):  # systemctl takes both as success.
             raise BusError(FAILED, f"the job of {unit} ended with the result {result}: see journalctl -u {unit}")
 
     def active_state(self, unit: str, seconds: float) -> str:
@@ -185,7 +185,7 @@ class Connection:
         *,
         seconds: float,
     ) -> str:
-        """Call a method and wait for its answer, of which the first text is returned ("o": a path, "v": in a variant)."""
+        """Call a method and wait for the answer. Returns its first text ("o": a path, "v": in a variant), "" without ``answer``."""
         message, reply, error = HANDLE(), HANDLE(), Error()
         try:
             new = self.lib.sd_bus_message_new_method_call
@@ -211,14 +211,14 @@ class Connection:
             checked(lib.sd_bus_message_append_basic(message, b"b", ctypes.byref(INT(word))))
         else:
             checked(lib.sd_bus_message_open_container(message, b"a", b"(sv)"))
-            for one in word:
+            for prop in word:
                 checked(lib.sd_bus_message_open_container(message, b"r", b"sv"))
-                self.append(message, one.name)
-                checked(lib.sd_bus_message_open_container(message, b"v", one.kind.encode()))
-                if isinstance(one.value, bytes):
-                    checked(lib.sd_bus_message_append_array(message, b"y", one.value, len(one.value)))
+                self.append(message, prop.name)
+                checked(lib.sd_bus_message_open_container(message, b"v", prop.kind.encode()))
+                if isinstance(prop.value, bytes):
+                    checked(lib.sd_bus_message_append_array(message, b"y", prop.value, len(prop.value)))
                 else:
-                    checked(lib.sd_bus_message_append_basic(message, b"t", ctypes.byref(ctypes.c_uint64(one.value))))
+                    checked(lib.sd_bus_message_append_basic(message, b"t", ctypes.byref(ctypes.c_uint64(prop.value))))
                 checked(lib.sd_bus_message_close_container(message))
                 checked(lib.sd_bus_message_close_container(message))
             checked(lib.sd_bus_message_close_container(message))
@@ -233,7 +233,7 @@ class Connection:
         return (text.value or b"").decode(errors="replace")
 
     def result_of(self, job: str, deadline: float) -> str:
-        """How a job ended, once it has: "done", "failed", "canceled", "timeout", "dependency" …"""
+        """Wait for the end of a job; its result is "done", "failed", "canceled", "timeout", "dependency" …"""
         while True:
             message = HANDLE()
             busy = checked(self.lib.sd_bus_process(self.bus, ctypes.byref(message)))
@@ -248,7 +248,7 @@ class Connection:
                 self.wait(deadline)
 
     def job_removed(self, message: ctypes.c_void_p, job: str) -> str:
-        """The result that a signal tells of a job; "" for any other message."""
+        """The result of a job by a JobRemoved signal; "" for any other message."""
         if self.lib.sd_bus_message_is_signal(message, MANAGER, b"JobRemoved") <= 0:
             return ""
         number = ctypes.c_uint32()
@@ -257,7 +257,7 @@ class Connection:
         return result if path == job else ""
 
     def wait(self, deadline: float) -> None:
-        """Wait until there is something to read. Raises BusError when it is too late."""
+        """Wait until there is something to read. Raises BusError after the deadline."""
         left = deadline - time.monotonic()
         if left <= 0:
             raise BusError(TIMED_OUT, "not done in time: see systemctl list-jobs")
@@ -267,14 +267,14 @@ class Connection:
 
 
 def checked(code: int) -> int:
-    """What a function of libsystemd returned; a negative one is an errno. Raises Unavailable."""
+    """The result of a function of libsystemd. Raises Unavailable for a negative one, which is an errno."""
     if code < 0:
         raise Unavailable(os.strerror(-code))
     return code
 
 
 def failure(code: int, error: Error, seconds: float) -> Exception:
-    """What a call that failed is: no connection, no answer, or systemd's own error."""
+    """The exception for a failed call: no connection, no answer, or systemd's error."""
     if code in LOST:
         return Unavailable(os.strerror(code))
     if code == errno.ETIMEDOUT:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A write to a kernel file that may never return, such as one that takes a device from its driver: no signal ends it."""
+"""A write to a kernel file that may never return, such as unbinding a device from its driver: no signal ends it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import os
 import time
 
 MOST_FILES = 65536
-PAUSE_SECONDS = 0.01  # from one look at the process to the next
+PAUSE_SECONDS = 0.01  # between two looks at the process
 
 
 def write_within(path: str, text: str, seconds: float) -> None:
-    """Write a kernel file in one write(2), in a process of its own; its refusal is an OSError, TimeoutError after ``seconds``.
+    """Write a kernel file with one write(2) in its own process. Raises OSError for the kernel's refusal, TimeoutError after ``seconds``.
 
-    That process keeps nothing of this one's open: neither its locks nor the pipe of who waits for its end.
+    The process keeps no file of this process open: no lock, and no pipe whose reader waits for its end.
     """
     child = os.fork()
     if child == 0:
@@ -42,7 +42,7 @@ def write_within(path: str, text: str, seconds: float) -> None:
 
 
 def write_once(path: str, text: str) -> int:
-    """Write; the number of the error, 0 for none."""
+    """Write the file; returns the errno, 0 for success."""
     try:
         os.write(os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW), text.encode())
     except OSError as error:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A machine in a file: a tar of what was read of it, from which every decision can be replayed elsewhere (recorded_tree.py)."""
+"""A machine in a file: a tar of the files that were read, from which every decision can be replayed elsewhere (recorded_tree.py)."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from .files import Host
 
 
 def write(host: Host, target: str) -> int:
-    """Write what ``host`` (made with ``record=True``) has read to a compressed tar; returns the number of entries.
+    """Write all that ``host`` (made with ``record=True``) has read to a compressed tar; returns the number of entries.
 
-    Only its owner can read it (0600). It takes the place of a regular file at ``target`` once it is complete, and of nothing else:
-    root would replace a device, or the link /dev/stdout. After an error nothing is left of it. Raises OSError.
+    Only its owner can read the file (0600). Once complete it replaces a regular file at ``target``; anything else there, such as a device
+    or the link /dev/stdout, is refused. After an error no part of it is left. Raises OSError.
     """
     if os.path.lexists(target) and not stat.S_ISREG(os.lstat(target).st_mode):
         raise OSError(errno.EEXIST, "what is there is no regular file: name a new file", target)
@@ -44,13 +44,13 @@ def write(host: Host, target: str) -> int:
 
 
 def fill(host: Host, file: gzip.GzipFile) -> int:
-    """Write what was read as a tar; returns the number of entries."""
+    """Write the tar; returns the number of entries."""
     with tarfile.open(fileobj=file, mode="w") as archive:
         return add(host, archive)
 
 
 def add(host: Host, archive: tarfile.TarFile) -> int:
-    """Add what was read; returns the number of entries."""
+    """Add the files that were read; returns the number of entries."""
     seen, host.recorded = sorted(host.seen), None
     links: dict[str, str] = {}
     reals = {resolved(host, path, links) for path in seen}
@@ -79,7 +79,7 @@ def add(host: Host, archive: tarfile.TarFile) -> int:
 
 
 def resolved(host: Host, path: str, links: dict[str, str]) -> t.Optional[str]:
-    """Where a path really leads, every link on the way noted (relative to its own folder); None in a circle."""
+    """The real path of a path, with every link on the way added to ``links`` (relative to its own folder); None for a circle."""
     real = ""
     try:
         for real, text in link_walk.steps(host, path):

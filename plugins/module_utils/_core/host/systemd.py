@@ -30,11 +30,11 @@ if t.TYPE_CHECKING:
     from .command import Command
     from .sd_bus import Connection
 
-SECONDS = 60.0  # for an answer
-OLDEST = 247  # release that Corral is tried with
-# Such as libsystemd-shared-252.so, libsystemd-shared-254.10-1.fc39.so.
+SECONDS = 60.0  # for an answer of systemd
+OLDEST = 247  # the oldest release that Corral is tested with
+# For example libsystemd-shared-252.so or libsystemd-shared-254.10-1.fc39.so.
 LIBRARY = r"libsystemd-shared-([0-9]{1,6})[^0-9]"
-# systemd.unit(5), "Unit File Load Path": the first directory that has a file of a name wins.
+# systemd.unit(5), "Unit File Load Path": of files with the same name the one in the first directory wins.
 LOAD_PATH = (
     PERSISTENT_CONTROL,
     RUNTIME_CONTROL,
@@ -56,7 +56,7 @@ SYSTEM_CONF_PATH = (
 
 
 class NoAnswer(Unreadable):
-    """systemd does not say whether units are active: they may be, and only "unknown" follows from that."""
+    """systemd does not say whether units are active: only "unknown" follows from that."""
 
     def __init__(self, units: t.Sequence[str], said: str) -> None:
         super().__init__("systemd", errno.ETIMEDOUT)
@@ -77,24 +77,24 @@ def runs(host: Host) -> bool:
 
 
 def release(host: Host) -> t.Optional[int]:
-    """The number of the installed release, by the name of the library that its programs share; None where that is not found.
+    """The number of the installed release, by the name of systemd's shared library; None where that is not found.
 
-    A file's name costs less than a question to systemd, and can be read from a copy of a node's files.
+    A file's name costs less than a question to systemd, and works on a copy of a node's files.
     """
     folders = [
         f"/usr/lib/{name}/systemd"
         for name in host.names_like("/usr/lib", (("", "-linux-gnu"), ("", "-linux-gnueabihf")))
     ]
-    found = [
+    matches = [
         re.match(LIBRARY, name)
         for folder in ("/usr/lib/systemd", "/usr/lib64/systemd", "/lib/systemd", *folders)
         for name in host.names_like(folder, (("libsystemd-shared-", ".so"),))
     ]
-    return max((int(one[1]) for one in found if one), default=None)
+    return max((int(match[1]) for match in matches if match), default=None)
 
 
 def active(host: Host, units: t.Sequence[str]) -> frozenset[str]:
-    """Which of the units are active; one call for all. Units without processes leave no trace to read. Raises NoAnswer."""
+    """The active ones of these units, by one call. Units without processes leave no trace in files. Raises NoAnswer."""
     argv = ("systemctl", "is-active", "--", *units)
     answer = answered(host, argv, lambda bus: "\n".join(bus.active_state(unit, SECONDS) for unit in units))
     states = answer.out.split()
@@ -108,7 +108,7 @@ def main_processes(host: Host, units: t.Iterable[str]) -> t.Optional[dict[str, s
     """The PIDs of services' main processes ("0" without one), by one call for all; None where systemd does not say."""
     argv = ("systemctl", "show", "--property=Id,MainPID", "--", *units)
     answer = host.run(*argv, timeout=SECONDS)
-    rows = [dict(line.partition("=")[::2] for line in one.splitlines()) for one in answer.out.split("\n\n")]
+    rows = [dict(line.partition("=")[::2] for line in block.splitlines()) for block in answer.out.split("\n\n")]
     return None if answer.code else {row["Id"]: row["MainPID"] for row in rows if "MainPID" in row}
 
 
@@ -124,14 +124,14 @@ def set_properties(host: Host, unit: str, assignments: t.Sequence[str]) -> Comma
 
 
 def control(host: Host, verb: str, unit: str, *, mode: str = "replace", timeout: float) -> Command:
-    """Start, stop or restart a unit and wait until that is done; or "daemon-reload", of no unit."""
+    """Start, stop or restart a unit and wait until that is done; or "daemon-reload", without a unit."""
     modes = () if mode == "replace" else (f"--job-mode={mode}",)
     argv = ("systemctl", verb, *modes, *(("--", unit) if unit else ()))
     return answered(host, argv, lambda bus: bus.control(verb, unit, mode, timeout), timeout)
 
 
 def end_units(host: Host, *patterns: str, stop: bool) -> None:
-    """Have systemd end units whose files are gone: they stay active, or failed, else. Without ``stop``, the failed ones alone."""
+    """Have systemd forget units whose files are gone, but which are still active or failed; without ``stop`` only failed units."""
     if stop:
         host.run("systemctl", "stop", "--no-block", "--", *patterns, timeout=SECONDS)
     host.run("systemctl", "reset-failed", "--", *patterns, timeout=SECONDS)
@@ -140,15 +140,15 @@ def end_units(host: Host, *patterns: str, stop: bool) -> None:
 def answered(
     host: Host, argv: tuple[str, ...], ask: t.Callable[[Connection], t.Optional[str]], timeout: float = SECONDS
 ) -> Command:
-    """What systemd answers over the host's connection, as systemctl would say it. Where there is no connection, or it does
-    not cover what is asked, systemctl is run (``argv``).
+    """systemd's answer over the host's connection, in the form of systemctl's; systemctl (``argv``) runs where there is no connection, or
+    the connection does not cover the request.
     """
     bus = connection(host)
     if bus is not None:
         from .command import Command
         from .sd_bus import BusError, NotCovered, Unavailable
 
-        sys.audit("corral.systemd", *argv)  # As a process raises one (PEP 578), for tests that count what is done.
+        sys.audit("corral.systemd", *argv)  # as a process start raises an event (PEP 578), so that tests can count both
         try:
             answer = Command(0, ask(bus) or "", "")
         except BusError as error:
@@ -156,7 +156,7 @@ def answered(
         except NotCovered:
             return host.run(*argv, timeout=timeout)
         except Unavailable:
-            close_connection(host, broken=True)  # Each of these can be asked for twice.
+            close_connection(host, broken=True)  # Each request can be repeated.
             return host.run(*argv, timeout=timeout)
         host.commands.append(argv)
         return answer
@@ -164,26 +164,26 @@ def answered(
 
 
 def connection(host: Host) -> t.Optional[Connection]:
-    """The connection to systemd, made when it is first needed; None where there is none: ask systemctl then."""
+    """The connection to systemd, opened when first needed; None where there is none: then systemctl is used."""
     if host.connection is None and not host.connection_tried and host.runs_commands:
         host.connection_tried = True
         try:
-            from . import sd_bus  # Imported here: a converged tick asks systemd nothing, and does not load ctypes.
-        except (ImportError, MemoryError):  # A Python without ctypes, or one that may not make executable memory.
+            from . import sd_bus  # Imported here: a converged tick asks systemd nothing and does not load ctypes.
+        except (ImportError, MemoryError):  # A Python without ctypes, or without the right to make memory executable.
             return None
         host.connection = sd_bus.connect()
     return host.connection
 
 
 def close_connection(host: Host, *, broken: bool = False) -> None:
-    """Close the connection to systemd. The next use makes another one, but not after one that is ``broken``."""
+    """Close the connection to systemd. The next use opens a new one, unless this one was ``broken``."""
     bus, host.connection, host.connection_tried = host.connection, None, broken
     if bus is not None:
         bus.close()
 
 
 def usual_slice(unit: str) -> str:
-    """The slice of a service without Slice=: instances of a template have a slice of their own (systemd.service(5))."""
+    """The slice of a service without Slice=: instances of a template have the template's slice (systemd.service(5))."""
     stem, at, dummy = unit.partition("@")
     return f"system-{stem.replace('-', chr(92) + 'x2d')}.slice" if at else "system.slice"
 
@@ -194,9 +194,7 @@ def unit_settings(host: Host, unit: str, name: str) -> list[Setting]:
 
 
 class UnitFiles:
-    """The files of some units, for one observation: each folder of the load path is listed once for all of them, and each file
-    is read once.
-    """
+    """The files of some units, for one observation: each folder of the load path is listed once, and each file is read once."""
 
     def __init__(self, host: Host, units: t.Iterable[str]) -> None:
         self.host = host
@@ -212,18 +210,18 @@ class UnitFiles:
         return self.texts[path]
 
     def fragment(self, unit: str) -> t.Optional[str]:
-        """The unit's own file, an instance's mostly its template's."""
+        """The unit's own file, which for an instance is mostly its template's; None without one."""
         paths = (f"{base}/{name}" for name in fragments(unit) for base, names in self.names.items() if name in names)
         return next((path for path in paths if self.text(path) is not None or self.host.exists(path)), None)
 
     def mask(self, unit: str) -> str:
-        """The file that masks a unit, a link to /dev/null or an empty one (systemd.unit(5)); "" for a unit that can start."""
+        """The file that masks a unit: a link to /dev/null or an empty file (systemd.unit(5)); "" for a unit that can start."""
         path = next((f"{base}/{unit}" for base, names in self.names.items() if unit in names), "")
         return path if path and (self.host.link(path) == "/dev/null" or self.text(path) == "") else ""
 
     def settings(self, unit: str, name: str) -> list[Setting]:
         """All assignments of ``name`` for a unit, in the order in which systemd applies them."""
-        return [found for file in self.files(unit) for found in assignments(file, self.text(file), name)]
+        return [setting for file in self.files(unit) for setting in assignments(file, self.text(file), name)]
 
     def files(self, unit: str) -> list[str]:
         """The unit's own file and its drop-ins, in the order in which systemd applies them."""
@@ -242,14 +240,14 @@ class UnitFiles:
 
 
 def fragments(unit: str) -> list[str]:
-    """The names of the file that makes a unit: its own, and for an instance its template's."""
+    """The file names that can define a unit: its own, and for an instance its template's."""
     stem, dummy, kind = unit.rpartition(".")
     prefix, at, instance = stem.partition("@")
     return [unit, f"{prefix}@.{kind}"] if at and instance else [unit]
 
 
 def dropin_folders(unit: str) -> list[str]:
-    """The folders of a unit's drop-ins, the most general first: of its kind, of those with its prefixes, its own."""
+    """The folders of a unit's drop-ins, the most general first: its kind's, those of its prefixes, its own."""
     stem, dummy, kind = unit.rpartition(".")
     parts = stem.split("-")
     prefixes = ["-".join(parts[:depth]) + f"-.{kind}.d" for depth in range(1, len(parts))]
@@ -264,24 +262,24 @@ def system_settings(host: Host, name: str) -> list[Setting]:
             if file.endswith(".conf"):
                 files.setdefault(file, f"{base}/{file}")
     ordered = ["/etc/systemd/system.conf", *(files[file] for file in sorted(files))]
-    return [found for file in ordered for found in assignments(file, host.read(file), name)]
+    return [setting for file in ordered for setting in assignments(file, host.read(file), name)]
 
 
 def assignments(file: str, text: t.Optional[str], name: str) -> list[Setting]:
     """Each ``name=value`` of a file, in order."""
-    found = []
+    settings = []
     for line in logical_lines(text or ""):
         key, equals, value = line.partition("=")
         if equals and key.strip() == name:
-            found.append(Setting(file, value.strip()))
-    return found
+            settings.append(Setting(file, value.strip()))
+    return settings
 
 
 def logical_lines(text: str) -> t.Iterator[str]:
     """The lines of a unit file as systemd joins them (systemd.syntax(7), config_parse in its conf-parser.c).
 
-    A backslash at the end continues a line, one that is escaped by another does not. Comments are left out, also between
-    the parts of a line, and continue nothing.
+    A line that ends in a backslash continues on the next line, unless another backslash escapes it. Comments are left out, even between the
+    parts of a line, and do not continue.
     """
     parts: list[str] = []
     for line in text.splitlines():
@@ -298,10 +296,10 @@ def logical_lines(text: str) -> t.Iterator[str]:
 
 
 def merged_cpus(settings: t.Iterable[Setting]) -> t.Optional[frozenset[int]]:
-    """The CPUs that result from all assignments: they add up, an empty one resets; None for an invalid list."""
+    """The CPUs of all assignments together: they add up, and an empty one resets the list; None with an invalid list."""
     total: frozenset[int] = frozenset()
     for item in settings:
-        # systemd takes blanks and commas as separators (systemd.resource-control(5)).
+        # Blanks and commas both separate CPUs (systemd.resource-control(5)).
         part = cpu_list(",".join(item.value.replace(",", " ").split()))
         if part is None:
             return None
@@ -310,15 +308,15 @@ def merged_cpus(settings: t.Iterable[Setting]) -> t.Optional[frozenset[int]]:
 
 
 def slices_with_dropins(host: Host, prefix: str) -> list[str]:
-    """The slices whose names begin so and for which set-property or Corral wrote drop-ins, whether they run or not."""
-    found = (name for base in DROPINS for name in host.names_like(base, ((prefix, ".slice.d"),)))
-    names = dict.fromkeys(name[: -len(".d")] for name in found)
+    """The slices with this prefix that have drop-ins of set-property or of Corral, whether they run or not."""
+    folders = (name for base in DROPINS for name in host.names_like(base, ((prefix, ".slice.d"),)))
+    names = dict.fromkeys(name[: -len(".d")] for name in folders)
     return [name for name in names if name != f"{prefix}.slice" and not name.endswith("@.slice")]
 
 
 def cpus_at_start(unit: str, settings: t.Sequence[Setting]) -> frozenset[int]:
-    """The CPUs that a unit would start with by set-property and by Corral's own drop-in; none where any other file assigns some, which
-    only its author can take back.
+    """The CPUs with which a unit would start by set-property and Corral's drop-in; none where another file assigns CPUs, which Corral
+    does not take back.
     """
     ours = {dropin(unit, "cpu"), *(control_file(unit, "AllowedCPUs", runtime=runtime) for runtime in (True, False))}
     known = all(item.file in ours for item in settings)
@@ -326,17 +324,17 @@ def cpus_at_start(unit: str, settings: t.Sequence[Setting]) -> frozenset[int]:
 
 
 def top_level_units(host: Host) -> list[str]:
-    """The top-level slices and scopes that run or have files, and Corral's own."""
-    found = dict.fromkeys(top_level(host))
+    """The top-level slices and scopes that run or have files, and Corral's own slices."""
+    known = dict.fromkeys(top_level(host))
     for base in LOAD_PATH:
         for name in host.names(base):
             unit = name[: -len(".d")] if name.endswith(".d") else name
             if unit == "init.scope" or (unit.endswith(".slice") and "-" not in unit and unit != ".slice"):
-                found[unit] = None
-    found.update(dict.fromkeys((CORRAL_SLICE, ISOLATED_SLICE)))
-    return list(found)
+                known[unit] = None
+    known.update(dict.fromkeys((CORRAL_SLICE, ISOLATED_SLICE)))
+    return list(known)
 
 
 def complaint(err: str, out: str = "") -> str:
-    """What systemctl said, on one line."""
+    """The output of systemctl on one line."""
     return " ".join((err or out).split()) or "no message"

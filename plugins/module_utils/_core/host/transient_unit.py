@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What Corral runs on behalf of others runs in a unit of its own: Corral's own units then bear every restriction."""
+"""Programs that Corral runs for others run in their own unit, so that Corral's units can have every restriction."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def command_line(
 ) -> tuple[str, ...]:
     """The command that runs ``argv`` in a transient service with these properties and environment variables.
 
-    Its standard streams are those of the caller, its exit code is the command's (systemd-run(1), --pipe and --wait). systemd
-    makes the processes, so they have neither the caller's control group nor its capabilities, mounts and limits; when the
-    command ends, systemd ends what it left behind. A dollar sign is doubled: systemd puts variables in (systemd.service(5)).
+    Its standard streams are the caller's, its exit code is the command's (systemd-run(1), --pipe and --wait). systemd starts the
+    processes, so they do not have the caller's control group, capabilities, mounts and limits; when the command ends, systemd ends the
+    processes that are left. Each dollar sign is doubled: systemd replaces variables (systemd.service(5)).
     """
     named = (f"--unit={unit}",) if unit else ()
     given = [f"--property={name}={value}" for name, value in properties.items()]

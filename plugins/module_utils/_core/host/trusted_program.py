@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Whether only root can change a program that root runs, as cron(8), sshd(8) and sudo(8) ask before they use a file."""
+"""Whether only root can change a program that root runs: the same check as in cron(8), sshd(8) and sudo(8)."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from . import link_walk
 if t.TYPE_CHECKING:
     from .files import Host
 
-# With a POSIX ACL the bits of the group are its mask, the most that an entry gives.
+# With a POSIX ACL the group's bits are the ACL's mask, the most that any entry grants.
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-INTERPRETERS = 5  # of a script, one of the other, as the kernel runs them (execve(2))
+INTERPRETERS = 5  # of a script, one after the other, as the kernel runs them (execve(2))
 
 
 def why_not(host: Host, argv: t.Sequence[str]) -> tuple[str, str]:
-    """The word of a command that others than root could change, and why with the command that mends it; twice "" without one.
+    """The first word of a command that other users than root could change, and why with the command that mends it; twice "" for none.
 
-    Each word with a slash in it counts, from the root on, which is the working directory of the command's unit, what follows the = in a
-    word, and the interpreters of a script: a program may run what its arguments name. On a tree nothing can be said. What is asked here
-    does not decide whether a tick looks again.
+    A program may run what its arguments name, so each word with a slash counts, the part after = in a word, and the interpreters of a
+    script. Paths start at the root, which is the unit's working directory. A tree is not checked. The reads are not recorded, so they do
+    not make a tick run in full.
     """
     return host.unrecorded(lambda: first_found(host, argv)) if host.answers else ("", "")
 
 
 def first_found(host: Host, argv: t.Sequence[str]) -> tuple[str, str]:
-    """The first word that why_not() looks for."""
+    """The result of why_not(), with recorded reads."""
     if not argv[0].startswith("/"):
         return argv[0], "is not an absolute path: write the program's path, such as /usr/bin/curl"
     program, words = argv[0], list(argv)
-    # A program is opened for its first line once only root can say what its path leads to: open(2) of a device may do something.
+    # A program is opened for its first line only after its path was checked: to open a device may have an effect.
     for dummy in range(1 + INTERPRETERS):
         for word in words:
             for path in filter(is_path, (word, word.partition("=")[2])):
@@ -52,21 +52,21 @@ def first_found(host: Host, argv: t.Sequence[str]) -> tuple[str, str]:
 
 
 def is_path(word: str) -> bool:
-    """Whether a word can lead to a file in a folder that is not the root itself, which is root's."""
+    """Whether a word can lead to a file below a folder of the root folder, which belongs to root."""
     return "/" in word
 
 
 def changed_by_others(host: Host, path: str) -> str:
-    """Why others than root could change what a path leads to, over the folders above it and each link on the way; "" where only root can.
+    """Why other users than root could change a path's target, the folders above it or a link on the way; "" where only root can.
 
-    Where nothing is, only root can put something. A device file has its own permissions: it is no program.
+    Where nothing is, only root can make something. A device file counts as safe: it is no program.
     """
     try:
         for at, link in link_walk.steps(host, path):
-            found = host.permissions(at or "/")
-            if found is None:
+            permissions = host.permissions(at or "/")
+            if permissions is None:
                 return ""
-            mode, owner = found
+            mode, owner = permissions
             if link is None and (owner or mode & OTHERS_WRITE) and not (stat.S_ISCHR(mode) or stat.S_ISBLK(mode)):
                 return complaint(at or "/", mode, owner)
     except OSError:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The files of an unconfirmed profile and of those that went back, and the timer of the first one."""
+"""The files of an unconfirmed profile and of rejected profiles, and the timer of the unconfirmed one."""
 
 from __future__ import annotations
 
@@ -19,57 +19,57 @@ from . import lock, state, systemd
 from .files import Host
 
 SECONDS = 60.0  # for systemd to start or stop a timer
-FIRST_PAUSE, LONGEST_PAUSE = 10.0, 3600.0  # between two lines in the journal about the same failure
+FIRST_PAUSE, LONGEST_PAUSE = 10.0, 3600.0  # between two journal lines about the same failure
 
 if t.TYPE_CHECKING:
     from ..model.status.json_shapes import RenderedUnconfirmed
 
 
 def pending(host: Host) -> t.Optional[Pending]:
-    """The unconfirmed profile. None where there is none, or a file that is not as Corral wrote it: see damaged()."""
+    """The unconfirmed profile; None without one, or with a damaged file: see damaged()."""
     return unconfirmed.pending_from_data(state.checked(host, state.UNCONFIRMED))
 
 
 def damaged(host: Host) -> bool:
-    """Whether there is a file that does not say what the node is to go back to."""
+    """Whether the file of the unconfirmed profile is damaged, so that the profile before it is unknown."""
     return state.there(host, state.UNCONFIRMED) and pending(host) is None
 
 
-def left(host: Host, found: Pending) -> float:
-    """The seconds that are left for a confirmation."""
-    return pause.left(found, host.now(), host.boot_id(), host.uptime())
+def left(host: Host, unsettled: Pending) -> float:
+    """The seconds until the confirmation is due."""
+    return pause.left(unsettled, host.now(), host.boot_id(), host.uptime())
 
 
 def shown(host: Host) -> t.Optional[RenderedUnconfirmed]:
-    """The unconfirmed profile as JSON data, with its line."""
-    found = pending(host)
-    if found is None:
+    """The unconfirmed profile as JSON data with its line of text."""
+    unsettled = pending(host)
+    if unsettled is None:
         return None
-    remaining = left(host, found)
-    data = unconfirmed.shown(found, host.now(), remaining)
+    remaining = left(host, unsettled)
+    data = unconfirmed.shown(unsettled, host.now(), remaining)
     until = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(data["until"]))
-    name, before = named(found)
+    name, before = named(unsettled)
     said = "is unconfirmed: at {} the node goes back to {} (corral confirm keeps it)"
-    if found.command:
-        said = f"is unconfirmed until {found.command[0]} succeeds: at {{}} the node goes back to {{}} (corral confirm keeps it)"
+    if unsettled.command:
+        said = f"is unconfirmed until {unsettled.command[0]} succeeds: at {{}} the node goes back to {{}} (corral confirm keeps it)"
     if remaining <= 0:
         said = "was not confirmed until {}: the node goes back to {} (apply it again with force to keep it)"
-    if found.failed:
+    if unsettled.failed:
         said = "failed, and not all of it could be undone: at {} the node goes back to {}"
     return {**data, "text": f"{name} {said.format(until, before)}"}
 
 
-def named(found: Pending, nothing: str = "no profile") -> tuple[str, str]:
-    """The names of the unconfirmed profile and of the one before it, with their hashes, since both may have the same name."""
-    before = found.before
+def named(unsettled: Pending, nothing: str = "no profile") -> tuple[str, str]:
+    """The names of the unconfirmed profile and of the profile before it, with their hashes, since both may have the same name."""
+    before = unsettled.before
     back = nothing if before is None else f"profile {before.get('name')} ({history.hash_of(before)})"
-    return f"profile {found.name} ({found.hash})", back
+    return f"profile {unsettled.name} ({unsettled.hash})", back
 
 
-def log_now(host: Host, found: Pending, said: str) -> bool:
-    """Whether a failure of the way back is to be logged: when it is new, then after pauses that double up to an hour."""
+def log_now(host: Host, unsettled: Pending, said: str) -> bool:
+    """Whether to log a failure of the way back: when it is new, then after pauses that double up to an hour."""
     known, now = state.read_json(host, state.WAY_BACK), host.uptime()
-    which = [found.hash, found.since, said]
+    which = [unsettled.hash, unsettled.since, said]
     seconds = FIRST_PAUSE
     if isinstance(known, dict) and known.get("which") == which:
         last, waited = known.get("last"), known.get("pause")
@@ -82,13 +82,13 @@ def log_now(host: Host, found: Pending, said: str) -> bool:
         host.write_file(
             state.WAY_BACK, json.dumps({"which": which, "last": now, "pause": seconds}) + "\n", state.PRIVATE
         )
-    except OSError:  # Where it cannot be kept each failure is logged.
+    except OSError:  # Then each failure is logged.
         pass
     return True
 
 
 def make(host: Host, new: Pending) -> None:
-    """Keep an unconfirmed profile, and start the timer that watches it. Raises CorralError."""
+    """Record an unconfirmed profile, and start the timer that watches it. Raises CorralError."""
     try:
         write(host, new)
     except OSError as error:
@@ -102,13 +102,13 @@ def make(host: Host, new: Pending) -> None:
         raise refusal(message, path=agent_units.CONFIRM_TIMER)
 
 
-def write(host: Host, found: Pending) -> None:
-    """Keep an unconfirmed profile whose timer runs."""
-    state.write_checked(host, state.UNCONFIRMED, found._asdict(), spare=False)
+def write(host: Host, unsettled: Pending) -> None:
+    """Record an unconfirmed profile whose timer runs already."""
+    state.write_checked(host, state.UNCONFIRMED, unsettled._asdict(), spare=False)
 
 
 def forget(host: Host) -> None:
-    """No profile is unconfirmed any more: its file goes, and its timer stops."""
+    """Remove the record of an unconfirmed profile, and stop its timer."""
     for path in (state.UNCONFIRMED, state.WAY_BACK):
         if state.there(host, path):
             host.remove(path)
@@ -116,33 +116,33 @@ def forget(host: Host) -> None:
 
 
 def set_aside(host: Host) -> None:
-    """Keep a damaged file under another name."""
+    """Rename a damaged file, and stop the timer."""
     text = state.read_text(host, state.UNCONFIRMED)
     host.write_file(f"{state.UNCONFIRMED}.damaged", text or "", state.PRIVATE)
     forget(host)
 
 
 def stop_timer(host: Host) -> None:
-    """Stop the timer; a service that it has started goes on."""
+    """Stop the timer; the service that it started continues."""
     systemd.control(host, "stop", agent_units.CONFIRM_TIMER, timeout=SECONDS)
     systemd.close_connection(host)
 
 
 def rejected(host: Host) -> list[Rejected]:
-    """The profiles that went back, the newest first."""
+    """The rejected profiles, from which the node went back, the newest first."""
     if not state.there(host, state.REJECTED):
         return []
     return unconfirmed.rejected_from_data(state.checked(host, state.REJECTED))
 
 
 def rejected_damaged(host: Host) -> bool:
-    """Whether there is a file that does not say which profiles went back."""
+    """Whether the file of rejected profiles is damaged."""
     return state.there(host, state.REJECTED) and state.checked(host, state.REJECTED) is None
 
 
 def save_rejected(host: Host, known: t.Sequence[Rejected]) -> None:
-    """Keep the profiles that went back."""
+    """Record the rejected profiles."""
     if known:
-        state.write_checked(host, state.REJECTED, [list(one) for one in known], spare=False)
+        state.write_checked(host, state.REJECTED, [list(profile) for profile in known], spare=False)
     elif state.there(host, state.REJECTED):
         host.remove(state.REJECTED)

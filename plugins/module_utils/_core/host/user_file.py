@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A file that a user names: a regular one, or what the caller's shell has opened already; read up to a bound."""
+"""A file that a user names: a regular file, or a file that the caller's shell has opened; read up to a limit."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import typing as t
 
 from .files import READ_FLAGS
 
-GIVEN = re.compile(r"/dev/(stdin|fd/[0-9]+)")  # of the caller's shell: < FILE, a pipe, <(COMMAND)
+GIVEN = re.compile(r"/dev/(stdin|fd/[0-9]+)")  # opened by the caller's shell: < FILE, a pipe, <(COMMAND)
 
 
 def regular_file(path: str) -> t.BinaryIO:
-    """Open a file that the user names; no device and no FIFO, whose open(2) may wait or do something."""
+    """Open a regular file that the user names. A device or FIFO is refused, since to open it may block or have an effect."""
     file = os.open(path, READ_FLAGS | os.O_NOCTTY)
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
@@ -28,7 +28,7 @@ def regular_file(path: str) -> t.BinaryIO:
 
 
 def read(path: str, most: int) -> bytes:
-    """Its bytes, at most one more than ``most``. Raises OSError."""
+    """The bytes of a file, at most ``most`` and one more. Raises OSError."""
     given = GIVEN.fullmatch(path)
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC), "rb") if given else regular_file(path) as file:
         return file.read(most + 1)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Workloads as a node shows them: which run, where, and what the kernel allows them. Files only, no command."""
+"""Workloads as the node's files show them: which run, where, and with which limits. No command is run."""
 
 from __future__ import annotations
 
@@ -19,94 +19,94 @@ from ..model.workload.grants import Grant, is_exclusive, slice_of, workload_of
 from . import cgroup, systemd
 from .files import Host
 
-# systemd keeps the INVOCATION_ID of every active service there, as a link (src/core/unit.c, unit_export_invocation_id).
+# systemd keeps the INVOCATION_ID of every active service here, as a link (src/core/unit.c, unit_export_invocation_id).
 INVOCATIONS = "/run/systemd/units"
 INVOCATION = "invocation:"
-# The folders of units that others want, by the beginning and the end of their names.
+# The folders of dependencies, by the beginnings and ends of their names.
 WANTS = (("", ".requires"), ("", ".wants"))
 WILD = re.compile(r"[*?\[\]]")
 
 
 def run_of(host: Host, workload: str) -> t.Optional[str]:
-    """The run of the unit that holds a workload's grant (its INVOCATION_ID); None while it is not active."""
+    """The INVOCATION_ID of the unit that holds a workload's grant; None while the unit is not active."""
     return host.link(f"{INVOCATIONS}/{INVOCATION}{workload_units.grant_unit(workload)}")
 
 
 def granted_files(host: Host) -> dict[str, str]:
-    """The files by which systemd sees that there is a grant for a unit, by the workload's name (workload_units.py)."""
+    """The files that tell systemd of a unit's grant, by the workload's name (workload_units.py)."""
     folder, dummy, start = workload_units.GRANTED.rpartition("/")
     names = host.names_like(folder, ((start, ""),))
     return {workload_name(name[len(start) :]) or name: f"{folder}/{name}" for name in names}
 
 
 def populated(host: Host, workload: str, tenant: str = "") -> bool:
-    """Whether anything runs in one of a workload's slices, that within its tenant's among them."""
+    """Whether a process runs in any of a workload's slices."""
     return any(cgroup.populated(host, unit) for unit in places(workload, tenant))
 
 
 def places(workload: str, tenant: str = "") -> list[str]:
-    """The slices in which a workload may run: for CPUs of its own, and on the shared pool, before it had a tenant as well."""
+    """The slices in which a workload may run: for its own CPUs; on the shared pool; and there from before it had a tenant."""
     shared = [slice_of(workload, exclusive=False, tenant=tenant)] if tenant else []
     return [slice_of(workload, exclusive=True), *shared, slice_of(workload, exclusive=False)]
 
 
 def shares(host: Host, workload: str, tenant: str = "") -> bool:
-    """Whether a workload runs on the shared pool alone: in its slice there, and not in that for CPUs of its own."""
+    """Whether a workload runs on the shared pool only."""
     own, *shared = places(workload, tenant)
     return any(cgroup.populated(host, unit) for unit in shared) and not cgroup.populated(host, own)
 
 
 def slices(host: Host) -> list[str]:
-    """The slices of workloads and tenants that exist: those with exclusive CPUs first, a tenant's after those within it."""
+    """The existing slices of workloads and tenants: first those with exclusive CPUs, and each tenant's after those inside it."""
     shared = [unit for unit in cgroup.slices_in(host, CORRAL_SLICE) if workload_of(unit)]
     inner = [unit for outer in shared for unit in cgroup.slices_in(host, outer) if workload_of(unit)]
     return [*(unit for unit in cgroup.slices_in(host, "") if workload_of(unit)), *inner, *shared]
 
 
 def units_like(host: Host, patterns: t.Collection[str]) -> list[str]:
-    """The services that match patterns: those with a file, instances that are enabled, and those that run; none by another name of it.
+    """The services that match patterns and have a file, are enabled instances or run. A name that is only an alias is left out.
 
-    Others that begin and end as a pattern does may be among them.
+    The result may have more: names that only begin and end as a pattern does.
     """
     if not patterns:
         return []
-    ends = tuple(sorted({(WILD.split(one)[0], WILD.split(one)[-1]) for one in patterns}))
-    found: set[str] = set()
+    ends = tuple(sorted({(WILD.split(pattern)[0], WILD.split(pattern)[-1]) for pattern in patterns}))
+    units: set[str] = set()
     for base in systemd.LOAD_PATH:
-        found.update(name for name in host.names_like(base, ends) if not other_name(host, f"{base}/{name}"))
+        units.update(name for name in host.names_like(base, ends) if not other_name(host, f"{base}/{name}"))
         for name in host.names_like(base, WANTS):
-            found.update(host.names_like(f"{base}/{name}", ends))
+            units.update(host.names_like(f"{base}/{name}", ends))
     running = host.names_like(INVOCATIONS, tuple((f"{INVOCATION}{start}", end) for start, end in ends))
-    found.update(link[len(INVOCATION) :] for link in running)
-    return sorted(name for name in found if name.endswith(".service") and not name.endswith("@.service"))
+    units.update(link[len(INVOCATION) :] for link in running)
+    return sorted(name for name in units if name.endswith(".service") and not name.endswith("@.service"))
 
 
-def units_of(found: t.Iterable[Workload]) -> list[str]:
-    """The units that workloads match, and the templates of those that are instances."""
-    return [name for one in found if one.is_unit for name in named(one.pattern)]
+def units_of(workloads: t.Iterable[Workload]) -> list[str]:
+    """The units that workloads match, with the templates of instances."""
+    return [name for workload in workloads if workload.is_unit for name in named(workload.pattern)]
 
 
 def named(unit: str) -> list[str]:
-    """The names under which systemd may have a file for a service."""
+    """The names that systemd's file for a service may have."""
     stem, at, dummy = unit.partition("@")
     return [unit, *([f"{stem}@.service"] if at else [])]
 
 
 def there(host: Host, files: systemd.UnitFiles, unit: str) -> bool:
-    """Whether systemd has a file for a service, its template's included, or runs it."""
+    """Whether systemd has a file for a service or its template, or runs the service."""
     return any(files.fragment(name) for name in named(unit)) or runs_unit(host, unit)
 
 
 def other_name(host: Host, path: str) -> str:
-    """The name that a unit has for systemd where its file is a link to another unit's file (systemd.unit(5), Alias=); "" for any other
-    file. An instance may be a link to its template, and a link out of the load path keeps its own name.
+    """The unit's real name where its file is a link to another unit's file (systemd.unit(5), Alias=), "" for any other file. A link from
+    an instance to its template is no alias, nor is a link out of the load path.
     """
     text = host.link(path)
     if text is None:
         return ""
     folder, dummy, name = path.rpartition("/")
     base, dummy, target = posixpath.normpath(posixpath.join(folder, text)).rpartition("/")
-    # /lib is a link to /usr/lib, and Debian's own links go by it.
+    # /lib is a link to /usr/lib, and Debian's own links use it.
     known = base in systemd.LOAD_PATH or f"/usr{base}" in systemd.LOAD_PATH
     return target if known and target not in systemd.fragments(name) else ""
 
@@ -122,12 +122,11 @@ def runs_unit(host: Host, unit: str) -> bool:
 
 
 def ask_for_end(host: Host, granted: t.Iterable[Grant]) -> bool:
-    """Have systemd stop the units that hold grants, or held one that was released, for units that do not run, unless something needs
-    them: a start that waits, say.
+    """Have systemd stop the units of grants whose workload does not run, unless a waiting start, say, needs them.
 
-    Only systemd knows of its jobs, and none can come between its look and the stop. Whether there are any.
+    Only systemd knows its jobs, and no job can come between its check and the stop. Returns whether there are such units.
     """
-    by_name = {one.workload: one for one in granted}
+    by_name = {grant.workload: grant for grant in granted}
     begin, end = workload_units.GRANT_UNITS.split("*")
     asked = []
     for link in host.names_like(INVOCATIONS, ((f"{INVOCATION}{begin}", end),)):
@@ -135,12 +134,12 @@ def ask_for_end(host: Host, granted: t.Iterable[Grant]) -> bool:
         name = workload_name(holder[len(begin) : -len(end)])
         if not name:
             continue
-        one, instance = by_name.get(name), name.partition(":")[2]
-        unit = one.unit if one else f"{instance}.service" if instance else ""
-        if (one and one.hold != RUNNING) or (unit and runs_unit(host, unit)):
+        grant, instance = by_name.get(name), name.partition(":")[2]
+        unit = grant.unit if grant else f"{instance}.service" if instance else ""
+        if (grant and grant.hold != RUNNING) or (unit and runs_unit(host, unit)):
             continue
-        if one:
-            needed = populated(host, name, one.tenant)
+        if grant:
+            needed = populated(host, name, grant.tenant)
         else:
             runs = any(
                 workload_of(slice_unit) == name and cgroup.populated(host, slice_unit) for slice_unit in slices(host)
@@ -154,7 +153,7 @@ def ask_for_end(host: Host, granted: t.Iterable[Grant]) -> bool:
 
 
 def is_needed(host: Host, holder: str) -> bool:
-    """Whether a service runs whose drop-ins of Corral's name the unit of a grant, of which there is no record."""
+    """Whether a running service's drop-in of Corral names this unit of a grant without a record."""
     folders = set(host.folders(unit_property.ETC))
     for link in host.names_like(INVOCATIONS, ((INVOCATION, ".service"),)):
         unit = link[len(INVOCATION) :]
@@ -168,11 +167,9 @@ def is_needed(host: Host, holder: str) -> bool:
 
 
 def slice_that_holds(host: Host, unit: str) -> t.Optional[str]:
-    """The slice that a running service is in, of the whole tree: its files may place it elsewhere since its start (in another
-    workload's slice, for example).
-    """
+    """The slice that a running service is in now, by a search of all slices: its files may name another slice since its start."""
     pending = cgroup.slices_in(host, "")
-    for outer in pending:  # The list grows in the loop.
+    for outer in pending:  # the loop appends to the list
         if cgroup.populated_at(host, f"{cgroup.path_of(outer)}/{unit}"):
             return outer
         pending += cgroup.slices_in(host, outer)
@@ -180,9 +177,9 @@ def slice_that_holds(host: Host, unit: str) -> t.Optional[str]:
 
 
 def unit_to_be_in(host: Host, slice_name: str) -> str:
-    """A running unit that Corral's drop-in places in a slice, "" without any: systemd ends it with that slice, wherever it runs.
+    """A running unit that Corral's drop-in places in a slice; "" for none. systemd ends the unit with that slice, wherever it runs.
 
-    It may have been running when it was placed: a unit moves when it starts.
+    The unit may still run elsewhere: it moves at its next start.
     """
     for folder in host.folders(unit_property.ETC):
         unit = folder[: -len(".d")]
@@ -205,39 +202,37 @@ def unit_to_be_in(host: Host, slice_name: str) -> str:
 
 
 def seen_grants(host: Host) -> list[Grant]:
-    """The grants as the kernel shows them: every slice of a workload, with the CPUs and nodes that it was given."""
-    found: list[Grant] = []
+    """The grants as the kernel shows them: the CPUs and nodes of every workload's slice."""
+    grants: list[Grant] = []
     there = slices(host)
     shared = cgroup.cpus(host, CORRAL_SLICE).requested or frozenset()
     for unit in filter(is_exclusive, there):
         name, cpus = workload_of(unit), cgroup.cpus(host, unit).requested
-        # One that lost its CPUs while it runs has those of the shared pool.
-        if name and cpus and not cpus & shared and not any(cpus & other.cpus for other in found):
-            found.append(Grant(name, cpus=cpus, mems=mems_of(host, unit), instance=run_of(host, name) or ""))
-    known = {grant.workload for grant in found}
+        # A slice that lost its CPUs while it runs has those of the shared pool.
+        if name and cpus and not cpus & shared and not any(cpus & other.cpus for other in grants):
+            grants.append(Grant(name, cpus=cpus, mems=mems_of(host, unit), instance=run_of(host, name) or ""))
+    known = {grant.workload for grant in grants}
     for unit in there:
         name = None if is_exclusive(unit) else workload_of(unit)
         if name and name not in known:
-            found.append(Grant(name, mems=mems_of(host, unit), instance=run_of(host, name) or ""))
-    return found
+            grants.append(Grant(name, mems=mems_of(host, unit), instance=run_of(host, name) or ""))
+    return grants
 
 
 def unit_in(host: Host, slice_name: str, unit: str) -> str:
-    """The unit that runs in the slice of a grant: this one, unless only others do, which it may be for by the name alone ("" where that
-    is no service).
-    """
-    found = others_in(host, slice_name, unit) if unit else []
-    return next((name for name in found if name.endswith(".service")), "") if found else unit
+    """The unit that runs in a grant's slice: ``unit`` or, where only others run there, the first service of them ("" without one)."""
+    others = others_in(host, slice_name, unit) if unit else []
+    return next((name for name in others if name.endswith(".service")), "") if others else unit
 
 
 def others_in(host: Host, slice_name: str, unit: str) -> list[str]:
-    """What runs in the slice of a workload, services first, while a unit does not: control groups by their names."""
+    """The control groups that run in a workload's slice, services first; empty when ``unit`` is among them."""
     path = cgroup.path_of(slice_name)
     names = [name for name in host.folders(path) if not (name.endswith(".slice") and workload_of(name))]
-    found = [name for name in names if cgroup.populated_at(host, f"{path}/{name}")]
-    return [] if unit in found else sorted(found, key=lambda name: (not name.endswith(".service"), name))
+    running = [name for name in names if cgroup.populated_at(host, f"{path}/{name}")]
+    return [] if unit in running else sorted(running, key=lambda name: (not name.endswith(".service"), name))
 
 
 def mems_of(host: Host, unit: str) -> t.Optional[cpuset.CpuSet]:
-    """The NUMA nodes that a slice's memory is bound to; None: to none in particular."""
+    """The NUMA nodes to which a slice's memory is bound; None for no binding."""
     return cgroup.cpu_list(host.read(f"{cgroup.path_of(unit)}/cpuset.mems")) or None

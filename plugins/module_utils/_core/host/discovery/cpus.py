@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""CPUs: which there are, and how they share cores, caches, dies and sockets.
+"""CPUs, and how they share cores, caches, dies and sockets.
 
-Sources: Documentation/admin-guide/cputopology.rst, Documentation/ABI/stable/sysfs-devices-system-cpu. File names
-changed over the years (core_siblings is package_cpus since 5.3), lists came after masks, and recorded trees hold one
-or the other: the first file with a value counts.
+Sources: Documentation/admin-guide/cputopology.rst, Documentation/ABI/stable/sysfs-devices-system-cpu. File names changed over the years
+(core_siblings is package_cpus since 5.3), lists came after masks, and a recorded tree may hold either: the first file with a value
+counts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .sysfs_reader import Reader
 
 CPU = "/sys/devices/system/cpu"
 
-# Masks first: they are as old as the directory. Newer names first among equals.
+# Masks first: every kernel has them. Of masks and of lists the newer name comes first.
 CORE = ("core_cpus", "thread_siblings", "core_cpus_list", "thread_siblings_list")
 PACKAGE = ("package_cpus", "core_siblings", "package_cpus_list", "core_siblings_list")
 DIE = ("die_cpus", "die_cpus_list")
@@ -32,12 +32,12 @@ BOOK = ("book_siblings", "book_siblings_list")
 DRAWER = ("drawer_siblings", "drawer_siblings_list")
 CACHE = ("shared_cpu_map", "shared_cpu_list")
 
-# "No id": the kernel's -1, and the same cut to 16 bits (ACPI tables without a PPTT, some hypervisors).
+# "No id": the kernel's -1, and -1 cut to 16 bits (ACPI tables without a PPTT, some hypervisors).
 NO_ID = (-1, 65535)
 
 
 class Cpus:
-    """The CPUs of a host. ``online`` and ``offline`` (present, not online) are read at once, the rest when asked."""
+    """The CPUs of a host. ``online`` and ``offline`` (present, not online) are read at once, the rest on demand."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -109,19 +109,19 @@ class Cpus:
 
     def kinds(self) -> tuple[tuple[str, CpuSet], ...]:
         """The kinds of CPUs of a hybrid machine: Intel's PMU folders (cpu_core, cpu_atom…), else Arm's cpu_capacity."""
-        found: dict[str, CpuSet] = {}
+        kinds_found: dict[str, CpuSet] = {}
         for name in self._reader.host.names("/sys/devices"):
             if name.startswith("cpu_"):
                 cpus = self._reader.cpus(f"/sys/devices/{name}", ("cpus",)) or cpuset.EMPTY
-                found[name[len("cpu_") :]] = cpus & self.online
-        if not found:
+                kinds_found[name[len("cpu_") :]] = cpus & self.online
+        if not kinds_found:
             for cpu in self._listed():
                 capacity = self._reader.integer(f"{CPU}/cpu{cpu}/cpu_capacity")
                 if capacity is None:
                     break
                 name = f"capacity-{capacity}"
-                found[name] = found.get(name, cpuset.EMPTY) | {cpu}
-        kinds = sorted(((name, cpus) for name, cpus in found.items() if cpus), key=lambda kind: sorted(kind[1]))
+                kinds_found[name] = kinds_found.get(name, cpuset.EMPTY) | {cpu}
+        kinds = sorted(((name, cpus) for name, cpus in kinds_found.items() if cpus), key=lambda kind: sorted(kind[1]))
         return tuple(kinds) if len(kinds) > 1 else ()
 
     # Presence
@@ -130,7 +130,7 @@ class Cpus:
         online = self._reader.cpus(CPU, ("online",))
         if online:
             return online
-        # Before 2.6.28 only the CPUs' own files show this, and a CPU that cannot go offline has none.
+        # Before 2.6.28 only the CPUs' own files show this, and a CPU that cannot go offline has no such file.
         if self._folders:
             return frozenset(
                 cpu for cpu in self._folders if self._reader.integer(f"{CPU}/cpu{cpu}/online") in (None, 1)
@@ -150,9 +150,9 @@ class Cpus:
     # Groups
 
     def _shared(self, names: tuple[str, ...]) -> dict[int, CpuSet]:
-        """The CPUs with which each CPU shares something, by its own file; without the CPUs that have no such file."""
+        """The CPUs with which each CPU shares something, by the CPU's own file; CPUs without such a file are left out."""
         shared: dict[int, CpuSet] = {}
-        # The reader returns equal masks as one object with a cached hash: each is cut once, not for each CPU in it.
+        # The reader returns equal masks as one object with a cached hash: each mask is cut once, not once for each CPU.
         cut: dict[CpuSet, CpuSet] = {}
         for cpu in self._listed():
             folder = f"{CPU}/cpu{cpu}/topology"
@@ -168,8 +168,7 @@ class Cpus:
         return shared
 
     def _partition(self, what: str, shared: t.Mapping[int, CpuSet]) -> Groups:
-        """Disjoint groups of all online CPUs. Masks that contradict each other are merged: grouping CPUs that
-        do not belong together is safe, separating siblings is not."""
+        """Disjoint groups of all online CPUs. Contradicting masks are merged: grouping too many CPUs is safe, separating siblings is not."""
         groups = ordered(shared.values())
         if sum(map(len, groups)) != len(frozenset().union(*groups)):
             self._reader.note(
@@ -190,14 +189,14 @@ class Cpus:
     # Ids
 
     def _numbers(self, name: str) -> dict[int, int]:
-        """The integer file ``name`` of each CPU's topology folder; without the CPUs that have none."""
+        """The number in file ``name`` of each CPU's topology folder; CPUs without the file are left out."""
         if name not in self._ids:
             read = ((cpu, self._reader.integer(f"{CPU}/cpu{cpu}/topology/{name}")) for cpu in self._listed())
             self._ids[name] = {cpu: number for cpu, number in read if number is not None}
         return self._ids[name]
 
     def _by_ids(self, cpus: CpuSet, *keys: tuple[str, str]) -> dict[int, CpuSet]:
-        """Groups of the CPUs that have all the ids, each given as (sysfs file, field of /proc/cpuinfo)."""
+        """Groups of the CPUs that have all ids, each given as (sysfs file, field of /proc/cpuinfo)."""
         groups: dict[tuple[int, ...], set[int]] = {}
         for cpu in cpus:
             numbers = [self._id(cpu, *key) for key in keys]
@@ -233,16 +232,16 @@ _FIELD = re.compile(r"(physical id|core id)\s*:\s*([0-9]{1,9})", re.ASCII)
 
 
 def processors(text: str) -> dict[int, dict[str, int]]:
-    """The processors of /proc/cpuinfo with ``physical id`` and ``core id`` where they have one."""
-    found: dict[int, dict[str, int]] = {}
+    """The processors of /proc/cpuinfo, with ``physical id`` and ``core id`` as far as the file has them."""
+    rows: dict[int, dict[str, int]] = {}
     current: dict[str, int] = {}
     for line in text.splitlines():
         line = line.strip()
         processor = _PROCESSOR.fullmatch(line)
         if processor:
-            current = found.setdefault(int(next(filter(None, processor.groups()))), {})
+            current = rows.setdefault(int(next(filter(None, processor.groups()))), {})
             continue
         field = _FIELD.fullmatch(line)
         if field:
             current[field.group(1)] = int(field.group(2))
-    return found
+    return rows

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What a node has of the devices that a profile declares: PCI functions, files in /dev, CDI specs.
+"""The devices of a node that a profile can declare: PCI functions, files in /dev, CDI specs.
 
 Sources: Documentation/ABI/testing/sysfs-bus-pci, sysfs-kernel-iommu_groups, sysfs-class-net (carrier); sysfs(5), /sys/dev.
 """
@@ -28,7 +28,7 @@ from .sysfs_reader import Reader
 if t.TYPE_CHECKING:
     from ..files import Host
 
-# Where runtimes look for CDI specs, the later one's devices hide the earlier one's.
+# Where runtimes look for CDI specs; a device in the later folder hides its namesake in the earlier one.
 CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 CDI_ENDS = (".json", ".yaml")
 
@@ -37,37 +37,37 @@ _LINKS = 8
 
 
 def observe(host: Host, resources: t.Iterable[Resource]) -> Seen:
-    """What ``host`` has of all that these resources may match."""
+    """What ``host`` has that these resources may match."""
     reader = Reader(host)
     problems: list[str] = []
     notes: list[str] = []
     resources = list(resources)
-    patterns = dict.fromkeys(one.match.path for one in resources if one.match.path is not None)
+    patterns = dict.fromkeys(resource.match.path for resource in resources if resource.match.path is not None)
     files = {pattern: tuple(_matching(host, pattern, notes)) for pattern in patterns}
-    cdi = _cdi(host, problems) if any(one.match.cdi is not None for one in resources) else ()
+    cdi = _cdi(host, problems) if any(resource.match.cdi is not None for resource in resources) else ()
     pci = functions(reader)
     seen = Seen(pci, files, tuple(cdi), tuple(problems), (*reader.notes(), *notes))
-    drivers = {one.bind for one in resources if one.bind is not None}
+    drivers = {resource.bind for resource in resources if resource.bind is not None}
     if not drivers:
         return seen
     used = used_now(host, resources, pci)
     before = pci_used_before.of_boot_before(host, used)
     return seen._replace(
         in_use={address: why or before.get(address, "") for address, why in used.items()},
-        drivers=frozenset(one for one in drivers if host.is_dir(f"{pci_use.DRIVERS}/{one}")),
+        drivers=frozenset(driver for driver in drivers if host.is_dir(f"{pci_use.DRIVERS}/{driver}")),
     )
 
 
 def with_granted(host: Host, seen: Seen, ids: t.Iterable[str]) -> Seen:
-    """What is seen, with what these ids of devices name that no resource of the profile matches."""
-    matches = [inventory.match_of(one) for one in ids]
+    """``seen`` with the files and CDI devices of these device ids, which no resource of the profile matches."""
+    matches = [inventory.match_of(ident) for ident in ids]
     files = {}
-    for path in (one.path for one in matches if one.path is not None):
+    for path in (match.path for match in matches if match.path is not None):
         file = device_file(host, path) if FIT_PATH.fullmatch(path) else None
         if file is not None and file.is_device and FIT_PATH.fullmatch(file.real):
             files[path] = (file,)
     cdi = seen.cdi
-    if not cdi and any(one.cdi is not None for one in matches):
+    if not cdi and any(match.cdi is not None for match in matches):
         cdi = tuple(_cdi(host, []))
     return seen._replace(files={**seen.files, **files}, cdi=cdi)
 
@@ -75,9 +75,9 @@ def with_granted(host: Host, seen: Seen, ids: t.Iterable[str]) -> Seen:
 def used_now(
     host: Host, resources: t.Iterable[Resource], pci: t.Optional[t.Mapping[str, PciFunction]] = None
 ) -> dict[str, str]:
-    """Why each of the PCI functions that these resources may bind is used; "" where nothing uses it."""
+    """Why each PCI function that these resources may bind is in use; "" for a function that is not."""
     to_bind = inventory.functions_to_bind(list(resources), functions(Reader(host)) if pci is None else pci)
-    return {one.address: pci_use.why_used(host, one) for one in to_bind}
+    return {function.address: pci_use.why_used(host, function) for function in to_bind}
 
 
 def has_link(host: Host, interface: str) -> bool:
@@ -95,20 +95,20 @@ def functions(reader: Reader) -> dict[str, PciFunction]:
         if address is not None:
             interfaces.setdefault(address, []).append(Interface(name, has_link(reader.host, name)))
     return {
-        address: _function(reader.host, one, tuple(interfaces.get(address, ())))
-        for address, one in devices.pci(reader).items()
+        address: _function(reader.host, device, tuple(interfaces.get(address, ())))
+        for address, device in devices.pci(reader).items()
     }
 
 
-def _function(host: Host, one: PciDevice, interfaces: tuple[Interface, ...]) -> PciFunction:
-    folder = f"{devices.PCI}/{one.address}"
+def _function(host: Host, device: PciDevice, interfaces: tuple[Interface, ...]) -> PciFunction:
+    folder = f"{devices.PCI}/{device.address}"
     group = posixpath.basename(host.link(f"{folder}/iommu_group") or "")
     return PciFunction(
-        one.address,
+        device.address,
         _location(host.link(folder)),
-        one.numa_node,
-        f"{_digits(one.vendor, 4)}:{_digits(one.device, 4)}",
-        _digits(one.pci_class, 6),
+        device.numa_node,
+        f"{_digits(device.vendor, 4)}:{_digits(device.device, 4)}",
+        _digits(device.pci_class, 6),
         posixpath.basename(host.link(f"{folder}/driver") or "") or None,
         int(group) if _IOMMU_GROUP.fullmatch(group) else None,
         interfaces,
@@ -116,21 +116,21 @@ def _function(host: Host, one: PciDevice, interfaces: tuple[Interface, ...]) -> 
 
 
 def _digits(text: t.Optional[str], width: int) -> str:
-    """``0x8086`` as ``8086``; "" where it is not known, which matches nothing."""
+    """``0x8086`` as ``8086``; "" for an unknown number, which matches nothing."""
     return "" if text is None else text[2:].zfill(width)
 
 
 def _location(link: t.Optional[str]) -> str:
-    """Where a link of sysfs leads, below /sys: ``devices/pci0000:00/0000:00:02.0``."""
+    """The target of a link of sysfs as a path below /sys: ``devices/pci0000:00/0000:00:02.0``."""
     return re.sub(r"^(\.\./)+", "", link or "")
 
 
 def device_file(host: Host, path: str) -> DeviceFile:
-    """What is at a path: its links followed, its device in sysfs, and the PCI function around that."""
+    """The file at a path: its links followed, its device in sysfs, and the PCI function that the device belongs to."""
     real = path
     for dummy in range(_LINKS):
         text = host.link(real)
-        # What /proc links to differs by process.
+        # A link in /proc has another target for each process.
         if text is None or real.startswith("/proc/"):
             break
         real = posixpath.normpath(posixpath.join(posixpath.dirname(real), text))
@@ -142,8 +142,8 @@ def device_file(host: Host, path: str) -> DeviceFile:
 
 
 def _matching(host: Host, pattern: str, notes: list[str]) -> list[DeviceFile]:
-    """The device files that a pattern names, by name; what is none is noted, a folder is passed over."""
-    found = []
+    """The device files that a pattern names, by name. Other files are noted and left out, folders are left out."""
+    files = []
     for path in _expanded(host, pattern):
         if host.is_dir(path):
             continue
@@ -158,12 +158,12 @@ def _matching(host: Host, pattern: str, notes: list[str]) -> list[DeviceFile]:
         elif not file.is_device:
             notes.append(f"{shown(path)}: left out, it is not a device file")
         else:
-            found.append(file)
-    return found
+            files.append(file)
+    return files
 
 
 def _expanded(host: Host, pattern: str) -> list[str]:
-    """The paths that a pattern names; ``*`` and ``?`` stand for no slash."""
+    """The existing paths that a pattern names; ``*`` and ``?`` match no slash."""
     paths = [""]
     for part in pattern.split("/")[1:]:
         if re.search(r"[*?]", part):
@@ -179,8 +179,8 @@ def _expanded(host: Host, pattern: str) -> list[str]:
 
 
 def _cdi(host: Host, problems: list[str]) -> list[CdiDevice]:
-    """The devices of the CDI specs; one that two specs of a folder name is in neither."""
-    found: dict[tuple[str, str], CdiDevice] = {}
+    """The devices of the CDI specs, without those that two specs of the same folder name."""
+    known: dict[tuple[str, str], CdiDevice] = {}
     for folder in CDI_FOLDERS:
         here: dict[tuple[str, str], CdiDevice] = {}
         twice = set()
@@ -188,21 +188,21 @@ def _cdi(host: Host, problems: list[str]) -> list[CdiDevice]:
             if not name.endswith(CDI_ENDS):
                 continue
             path = f"{folder}/{name}"
-            for one in _spec(host, path, problems):
-                key = (one.kind, one.name)
+            for device in _spec(host, path, problems):
+                key = (device.kind, device.name)
                 if key in here:
                     twice.add(key)
                     problems.append(
-                        f"{shown(path)}: {one.kind}={one.name} is in {shown(here[key].spec)} as well: remove one of the files"
+                        f"{shown(path)}: {device.kind}={device.name} is in {shown(here[key].spec)} as well: remove one of the files"
                     )
                 files, shared = (
-                    tuple(device_file(host, inner) for inner in paths) for paths in (one.paths, one.shared)
+                    tuple(device_file(host, inner) for inner in paths) for paths in (device.paths, device.shared)
                 )
-                here.setdefault(key, CdiDevice(one.kind, one.name, path, files, one.edits, shared))
-        found.update(here)
+                here.setdefault(key, CdiDevice(device.kind, device.name, path, files, device.edits, shared))
+        known.update(here)
         for key in twice:
-            del found[key]
-    return list(found.values())
+            del known[key]
+    return list(known.values())
 
 
 def _spec(host: Host, path: str, problems: list[str]) -> list[cdi_spec.SpecDevice]:
@@ -213,7 +213,7 @@ def _spec(host: Host, path: str, problems: list[str]) -> list[cdi_spec.SpecDevic
     try:
         data = kubelet_node.load(text, path)
     except CorralError as error:
-        is_torn = error.problems[0].message.startswith("is not YAML")  # else PyYAML is not here
+        is_torn = error.problems[0].message.startswith("is not YAML")  # else PyYAML is missing
         problems.append(f"{error}: generate the spec again, or remove it" if is_torn else str(error))
         return []
     try:

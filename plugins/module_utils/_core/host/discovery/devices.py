@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""PCI devices with their NUMA nodes, and the network interfaces that sit on them.
+"""PCI devices with their NUMA nodes, and the network interfaces of each.
 
 Sources: Documentation/ABI/testing/sysfs-bus-pci (numa_node, local_cpulist), sysfs-class-net.
 """
@@ -27,7 +27,7 @@ _IN_PATH = re.compile(rf"(?:^|/)({_ADDRESS})(?=/|$)", re.ASCII)
 _ROOT_BUS = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}", re.ASCII)
 _HEXADECIMAL = re.compile(r"0x[0-9a-f]{1,8}", re.ASCII)
 
-# Bridges behind bridges; real machines stay below ten.
+# The most bridges behind each other; real machines stay below ten.
 _DEPTH = 24
 
 
@@ -41,24 +41,23 @@ def pci(reader: Reader) -> dict[str, PciDevice]:
 
 
 def net(reader: Reader) -> dict[str, str | None]:
-    """The PCI address behind each network interface; None for those that are not on PCI.
+    """The PCI address behind each network interface; None for an interface that is not on PCI.
 
-    The last address in the device's path counts: a virtio interface hangs below its PCI device, a virtual function
-    is a PCI device of its own.
+    The last address in the device's path counts: a virtio interface lies below its PCI device, a virtual function is a PCI device itself.
     """
-    found: dict[str, str | None] = {}
+    addresses_by_name: dict[str, str | None] = {}
     for name in reader.host.names(NET):
         path = f"{NET}/{name}"
         if name == "bonding_masters" or not (reader.host.link(path) or reader.host.is_dir(path)):
             continue
         texts = (reader.host.link(path), reader.host.link(f"{path}/device"))
         addresses = [address for text in texts if text for address in _IN_PATH.findall(text)[-1:]]
-        found[name] = addresses[0] if addresses else None
-    return found
+        addresses_by_name[name] = addresses[0] if addresses else None
+    return addresses_by_name
 
 
 def address_in(path: str) -> str | None:
-    """The address of the PCI function that a path in sysfs leads to or through, the last one; None where it has none."""
+    """The address of the last PCI function in a path of sysfs; None without any."""
     addresses = _IN_PATH.findall(path)
     return addresses[-1] if addresses else None
 
@@ -82,20 +81,20 @@ def _hexadecimal(text: str) -> str | None:
 
 
 def _root_buses(reader: Reader) -> list[str]:
-    """The host bridges' folders, for trees recorded without /sys/bus: also those below platform devices (Arm)."""
-    found: list[str] = []
+    """The host bridges' folders, for trees recorded without /sys/bus; also those below platform devices (Arm)."""
+    folders: list[str] = []
     for name in reader.host.names("/sys/devices"):
         if _ROOT_BUS.fullmatch(name):
-            found.append(f"/sys/devices/{name}")
+            folders.append(f"/sys/devices/{name}")
     for platform in reader.host.names("/sys/devices/platform"):
         folder = f"/sys/devices/platform/{platform}"
-        found += [f"{folder}/{name}" for name in reader.host.names(folder) if _ROOT_BUS.fullmatch(name)]
-    return found
+        folders += [f"{folder}/{name}" for name in reader.host.names(folder) if _ROOT_BUS.fullmatch(name)]
+    return folders
 
 
-def _walk(reader: Reader, folder: str, found: dict[str, str], depth: int) -> None:
+def _walk(reader: Reader, folder: str, folders: dict[str, str], depth: int) -> None:
     for name in reader.host.names(folder):
-        if _IS_ADDRESS.fullmatch(name) and name not in found:
-            found[name] = f"{folder}/{name}"
+        if _IS_ADDRESS.fullmatch(name) and name not in folders:
+            folders[name] = f"{folder}/{name}"
             if depth:
-                _walk(reader, found[name], found, depth - 1)
+                _walk(reader, folders[name], folders, depth - 1)

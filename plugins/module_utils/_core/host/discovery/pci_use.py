@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Whether the machine uses a PCI function, so that its driver must not let go of it: network interfaces, disks, virtual functions.
+"""Whether the machine uses a PCI function, so that its driver must stay bound: network interfaces, disks, virtual functions.
 
 Sources: Documentation/ABI/testing/sysfs-class-net (flags), sysfs-bus-pci (sriov_numvfs); open(2), O_EXCL of a block device.
-What cannot be looked at counts as in use.
+A function whose use cannot be checked counts as in use.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NETWORK = "02"  # the PCI class of network controllers
 
 
 def why_used(host: Host, function: PciFunction) -> str:
-    """Why a function must keep its driver; "" where nothing uses it."""
+    """Why a function must keep its driver; "" for an unused function."""
     if function.driver is None:
         return ""
     virtual = (host.read(f"{PCI}/{function.address}/sriov_numvfs") or "0").strip()
@@ -48,7 +48,7 @@ def why_used(host: Host, function: PciFunction) -> str:
 
 
 def why_claimed(host: Host, function: PciFunction) -> str:
-    """The same by the kernel's own account of its disks; only right before the driver goes, since for this moment no other can have them."""
+    """Why a disk of the function is in use. The check opens disks exclusively, so it is only for the moment before the driver goes."""
     claimed = (
         path_of(name) for name in disks(host, function) if not has_file(host, name) or host.is_claimed(path_of(name))
     )
@@ -56,33 +56,33 @@ def why_claimed(host: Host, function: PciFunction) -> str:
 
 
 def disks(host: Host, function: PciFunction) -> list[str]:
-    """The disks of a function, as the kernel calls them.
+    """The function's disks by the kernel's names.
 
-    A disk of several NVMe controllers is none below a function: that is one way to it, hidden and without a file in /dev.
+    A disk with several NVMe controllers is below its subsystem; below the function is only a path to it, without a file in /dev.
     """
     links = {name: host.link(f"{BLOCK}/{name}") or "" for name in host.names(BLOCK)}
     below = [name for name, link in links.items() if f"/{function.address}/" in link]
-    shared = [name for one in subsystems(host, function) for name, link in links.items() if f"/{one}/" in link]
+    shared = [name for outer in subsystems(host, function) for name, link in links.items() if f"/{outer}/" in link]
     return [*shared, *(name for name in below if not (shared and is_hidden(host, name)))]
 
 
 def subsystems(host: Host, function: PciFunction) -> list[str]:
-    """The NVMe subsystems of which a controller is the function's."""
-    found = []
+    """The NVMe subsystems that have a controller of the function."""
+    names = []
     for subsystem in host.names(NVME):
         links = (host.link(f"{NVME}/{subsystem}/{name}") or "" for name in host.names(f"{NVME}/{subsystem}"))
         if any(f"/{function.address}/" in link for link in links):
-            found.append(subsystem)
-    return found
+            names.append(subsystem)
+    return names
 
 
 def is_hidden(host: Host, disk: str) -> bool:
-    """Whether a disk is one way to another one."""
+    """Whether a disk is only a path to another disk."""
     return (host.read(f"{BLOCK}/{disk}/hidden") or "").strip() == "1"
 
 
 def has_file(host: Host, disk: str) -> bool:
-    """Whether a disk can be looked at. Whose file is not there is not known to be free."""
+    """Whether the use of a disk can be checked: a disk without a device file is not known to be free."""
     return not is_hidden(host, disk) and host.exists(path_of(disk))
 
 
@@ -92,7 +92,7 @@ def path_of(disk: str) -> str:
 
 
 def why_disk_used(host: Host, disk: str) -> str:
-    """Why a disk cannot go: it is mounted, swap, or a part of another one; "" where it can."""
+    """Why a disk cannot be released: it is mounted, swap or part of another disk; "" for an unused disk."""
     folder, path = f"{BLOCK}/{disk}", path_of(disk)
     parts = [f"{folder}/{name}" for name in host.names(folder) if host.exists(f"{folder}/{name}/partition")]
     for part in (folder, *parts):
@@ -100,11 +100,11 @@ def why_disk_used(host: Host, disk: str) -> str:
         if above:
             return f"is a part of {above[0]}: {UNMOUNT}"
     numbers = filter(None, ((host.read(f"{part}/dev") or "").strip() for part in (folder, *parts)))
-    # Btrfs has a number of its own, and its disk as the source. A longer name counts as well: what is not mounted is bound later.
-    found = [host.lines(mounts.TABLE, word) for word in (*(f" {number} " for number in numbers), f" {path}")]
-    if None in found:
+    # Btrfs shows its own device number, and the disk only as the source. A longer name matches as well: then the disk counts as used.
+    mounted = [host.lines(mounts.TABLE, word) for word in (*(f" {number} " for number in numbers), f" {path}")]
+    if None in mounted:
         return "cannot be checked"
-    if any(found):
+    if any(mounted):
         return f"is mounted: {UNMOUNT}"
     swaps = host.lines("/proc/swaps", path)
     if swaps is None and host.exists("/proc/swaps"):
@@ -113,7 +113,7 @@ def why_disk_used(host: Host, disk: str) -> str:
 
 
 def why_interface_used(host: Host, name: str) -> str:
-    """Why a network interface cannot go; "" where it can."""
+    """Why a network interface cannot be released; "" for an unused interface."""
     try:
         flags = int((host.read(f"{NET}/{name}/flags") or "").strip(), 16)
     except ValueError:

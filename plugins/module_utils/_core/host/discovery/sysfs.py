@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """Discovery: a Topology out of /sys and /proc of any kernel since 2.6.16, live or recorded.
 
-Sources: Documentation/ABI/stable/sysfs-devices-node, Documentation/admin-guide/mm/hugetlbpage.rst; for CPUs see
-cpus.py. A value that cannot be parsed is left out and named in the topology's notes.
+Sources: Documentation/ABI/stable/sysfs-devices-node, Documentation/admin-guide/mm/hugetlbpage.rst; for CPUs see cpus.py. A value that
+cannot be parsed is left out and named in the topology's notes.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ NODE_CPUS = ("cpumap", "cpulist")
 
 
 def discover(host: Host, *, with_devices: bool = True) -> Topology:
-    """The machine behind ``host``. Reads only, never raises on invalid content; ``with_devices``: also PCI and network."""
+    """The machine of ``host``; with ``with_devices`` also PCI and network. Only reads; never raises on invalid content."""
     reader = Reader(host)
     cpus = Cpus(reader)
     sockets, socket_ids_known = cpus.sockets()
     nodes = _nodes(reader, cpus.online)
     distances = _distances(reader, nodes)
-    found = Topology(
+    topology = Topology(
         online=cpus.online,
         offline_present=cpus.offline,
         isolated=cpus.isolated(),
@@ -57,17 +57,17 @@ def discover(host: Host, *, with_devices: bool = True) -> Topology:
         net=devices.net(reader) if with_devices else {},
         kinds=cpus.kinds(),
     )
-    return found._replace(notes=tuple(reader.notes()))
+    return topology._replace(notes=tuple(reader.notes()))
 
 
 def signature(host: Host) -> tuple[str | None, ...]:
-    """Six reads that differ as soon as CPUs, nodes or memory were added, removed or changed since the topology was discovered."""
+    """Six reads, of which at least one differs after CPUs, nodes or memory were added, removed or changed."""
     paths = ("/proc/sys/kernel/random/boot_id", f"{CPU}/online", f"{CPU}/present", f"{CPU}/isolated", f"{NODE}/online")
     return (*(host.read(path) for path in paths), host.lines("/proc/meminfo", "MemTotal"))
 
 
 def watched(host: Host) -> Topology:
-    """The machine behind ``host``, of which a recording keeps the signature: the rest is thousands of files."""
+    """The topology of ``host``. A recording keeps only the signature, since the other reads are thousands."""
     signature(host)
     return host.unrecorded(lambda: discover(host))
 
@@ -90,7 +90,7 @@ def _nodes(reader: Reader, online: CpuSet) -> dict[int, NumaNode]:
 
 
 def _distances(reader: Reader, nodes: t.Iterable[int]) -> tuple[tuple[int, ...], ...] | None:
-    """The matrix of node distances (10: local), one row per node; None when it is not there or not square."""
+    """The matrix of node distances (10: local), a row for each node; None when it is missing or not square."""
     read = [reader.value(f"{NODE}/node{node}/distance", kernel_text.counts, "a row of distances") for node in nodes]
     rows = [row for row in read if row]
     if not rows:

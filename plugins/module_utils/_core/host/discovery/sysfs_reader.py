@@ -22,7 +22,7 @@ T = t.TypeVar("T")
 
 
 class Reader:
-    """One pass over a host: equal texts are parsed once, invalid ones noted."""
+    """Values of a host's kernel files: equal texts are parsed once, invalid texts are noted."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -31,17 +31,17 @@ class Reader:
         self._found: dict[tuple[str, ...], str] = {}
 
     def note(self, text: str) -> None:
-        """Keep a remark for the topology's notes."""
+        """Add a remark to the topology's notes."""
         self._notes.append(text)
 
     def notes(self) -> list[str]:
-        """The remarks so far, each once, cut to a readable number."""
+        """The remarks so far, each once, at most NOTE_LIMIT."""
         notes = list(dict.fromkeys(self._notes))
         left = len(notes) - NOTE_LIMIT
         return [*notes[:NOTE_LIMIT], f"and {left} more of the kind"] if left > 0 else notes
 
     def value(self, path: str, parse: t.Callable[[str], T | None], what: str, word: str = "") -> T | None:
-        """``parse`` of the file's text, or of its lines with ``word``; None when it is absent, noted when not ``what``."""
+        """What ``parse`` makes of a file's text, or of its lines with ``word``; None without the file, and for a text in another form."""
         text = self.host.lines(path, word) if word else self.host.read(path)
         if text is None:
             return None
@@ -51,14 +51,13 @@ class Reader:
         return value
 
     def integer(self, path: str) -> int | None:
-        """A file that holds one integer."""
+        """The integer in a file."""
         return self.value(path, kernel_text.integer, "an integer")
 
     def cpus(self, folder: str, names: tuple[str, ...]) -> CpuSet | None:
-        """The CPUs in the first file of ``names`` that has some.
+        """The CPUs in the first of the files ``names`` that lists any; empty when all readable files are empty, None when none is readable.
 
-        Empty when all readable files were empty, None when none could be read. A file that had CPUs is tried first
-        the next time: it will be the same one for the next CPU.
+        The file name that had CPUs is tried first for the next folder, which usually has the same files.
         """
         favourite = self._found.get(names)
         if favourite is not None:
@@ -92,5 +91,5 @@ class Reader:
         self.note(f"{path}: {shown(repr(text[:40]))} is not {what}; left out")
 
 
-# Files that hold lists although their names do not end in _list.
+# Names of files that hold lists, beside those that end in "list".
 LISTS = ("online", "present", "possible", "isolated", "cpus")
