@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Other programs that set what the profile declares. This manager changes none of their settings, it names them."""
+"""Other programs that set what the profile declares: this manager names them, and changes none of their settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SERVICES = ("tuned.service", "kubelet.service")
 
 
 def plan(host: Host, context: Context) -> Part:
-    """Drift items for programs that set a declared value. Where none of them runs, a tick makes a few reads and no import."""
+    """Drift items for programs that set a declared value. Where none of them runs, the plan costs a few reads and no import."""
     if not any(cgroup.service_runs(host, service) for service in SERVICES):
         return Part((), frozenset())
     from ..host import hugepage_files, other_agents

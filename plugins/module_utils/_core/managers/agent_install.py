@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The agent's own installation: its program, its units and their state."""
+"""The agent's installation: its program, its units and their state."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from ..model.values.records import NamedTuple
 from .manager import Manager
 
 NAME = "agent"
-FIRST = -10  # of the files: units find their program
-# The hardened unit has temporary folders of its own and no homes; the kernel's trees hold no files of ours.
+FIRST = -10  # Program files come first, so that units find their program.
+# The hardened unit has its own temporary folders and no homes; the kernel's trees hold no files of Corral.
 UNSEEN = ("/tmp", "/var/tmp", "/home", "/root", "/run/user", "/proc", "/sys", "/dev")  # noqa: S108
 
 _UNITS = "|".join(map(re.escape, (*agent_units.WANTED_BY, *agent_units.SERVICES, agent_units.SLICE)))
@@ -36,7 +36,7 @@ WRITES = (
     Place("file", rf"{ETC}/({_UNITS})"),
     Place("file", rf"{ETC}/[^/]+\.wants/({_UNITS})"),
     Place("unit", "|".join(map(re.escape, (*agent_units.STARTED, agent_units.SLICE))), "start|stop|restart"),
-    Place("file", rf"{RELEASES}/.+", volatile=True),  # the record of a release stands for all of its files
+    Place("file", rf"{RELEASES}/.+", volatile=True),  # the record of a release covers all of its files
     Place("file", rf"{FOLDER}/.+"),
     Place("compile", rf"{FOLDER}(/releases/[^/]+)?"),
     Place("file", COMMAND),
@@ -47,16 +47,16 @@ WRITES = (
 )
 
 
-# Links by which users find the agent: what each leads to, and what it is.
+# Links through which users reach the agent: target and kind of each.
 OWN_LINKS = {COMMAND: (LAUNCHER, "command"), FACT: (LAUNCHER, "local fact for Ansible")}
 
 
 class Observation(NamedTuple):
     """The installation as observed: texts by path (None: absent), links by path, active units.
 
-    ``runs`` names the release whose program runs, None where none does; ``compiled`` is whether the wanted one is compiled.
-    ``programs`` are the records of all that are there. ``findings`` is what differs in the wanted program, where that runs, from what was
-    installed; ``version`` is the collection's from which the program that runs came ("": not recorded).
+    ``runs``: the release whose program runs (None: none). ``compiled``: whether the wanted program is compiled. ``programs``: the records
+    of all present programs. ``findings``: differences of the wanted program, if it runs, from its record. ``version``: the collection's
+    version of the running program ("": not recorded).
     """
 
     texts: dict[str, t.Optional[str]]
@@ -70,7 +70,7 @@ class Observation(NamedTuple):
 
 
 def installed(host: Host) -> t.Optional[AgentOptions]:
-    """The options with which the agent was installed; None when it is not installed."""
+    """The options of the installed agent; None when it is not installed."""
     data = state.read_json(host, state.AGENT)
     if isinstance(data, dict) and isinstance(data.get("interval"), int) and isinstance(data.get("python"), str):
         return AgentOptions(data["interval"], data["python"], agent_units.metrics_dir(data))
@@ -78,13 +78,13 @@ def installed(host: Host) -> t.Optional[AgentOptions]:
 
 
 def installed_or_usual(host: Host, python: str) -> AgentOptions:
-    """The options of the installed agent, with ``python`` where its own is gone; the defaults where it is not installed."""
+    """The options of the installed agent, with ``python`` if its own Python is gone; the defaults where no agent is installed."""
     now = installed(host) or AgentOptions(agent_units.INTERVAL, python)
     return now if host.exists(now.python) else now._replace(python=python)
 
 
 def check_metrics_dir(host: Host, folder: str) -> None:
-    """Refuse a folder into which the agent could not write. Raises CorralError."""
+    """Raise CorralError for a folder into which the agent cannot write."""
     path = "metrics_dir"
     if not re.fullmatch(r"(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+", folder):
         raise refusal("an absolute path of letters, digits and . _ + -, no slash at its end", path=path, value=folder)
@@ -95,7 +95,7 @@ def check_metrics_dir(host: Host, folder: str) -> None:
 
 
 def stale_metrics(host: Host, wanted: t.Optional[AgentOptions], reason: str) -> tuple[Change, ...]:
-    """The removal of metrics that nothing will update."""
+    """The removal of metrics files that will not be updated."""
     folder = agent_units.metrics_dir(state.read_json(host, state.AGENT))
     if wanted is not None and wanted.metrics_dir == folder:
         return ()
@@ -117,17 +117,17 @@ def plan(
 ) -> Part:
     """The changes that install the agent. ``core`` maps the core's files to their texts. Raises CorralError.
 
-    Without ``core`` (on the node itself) the program is kept as it is and only the units are compared. ``tag`` is
-    the Python's cache tag ("cpython-311"), by which its compiled files are named. ``trigger`` is the unit that started
-    this run ($TRIGGER_UNIT, systemd.exec(5)): when it is the timer, the timer runs, and systemd is not asked.
+    Without ``core`` (on the node itself) the program stays as it is and only the units are compared. ``tag`` is the Python's cache tag
+    ("cpython-311") in the names of compiled files. ``trigger`` is the unit that started this run ($TRIGGER_UNIT, systemd.exec(5)): if
+    that is the timer, the timer runs, and systemd is not asked.
     """
     units = {f"{ETC}/{unit}": text for unit, text in agent_units.units(options).items()}
     links = wanted_links()
     if core is None:
         part = decide(units, links, None, options, observe(host, units, links, trigger))
         release = program_check.running_release(host)
-        found = program_check.findings(host, release) if release else []
-        return part._replace(changes=(*part.changes, *map(finding_change, found)))
+        findings = program_check.findings(host, release) if release else []
+        return part._replace(changes=(*part.changes, *map(finding_change, findings)))
     refuse_others(host)
     program = agent_program.program(core, options.python)
     units[state.AGENT] = json.dumps(options._asdict(), sort_keys=True) + "\n"
@@ -137,14 +137,14 @@ def plan(
 
 
 def refuse_others(host: Host) -> None:
-    """Refuse what others have where the program and its command go. Raises CorralError."""
+    """Raise CorralError where other files are in the place of the program or its links."""
     away = "Corral did not make this {}, and its own {} there: move it away"
     for path in (FOLDER, RELEASES):
         if host.mode(path) is not None and not host.is_dir(path):
             raise refusal(away.format("file", "folder goes"), path=path)
     if host.is_dir(LAUNCHER) and host.link(LAUNCHER) is None:
         raise refusal(away.format("folder", "launcher goes"), path=LAUNCHER)
-    # A link of Corral's that was changed by hand is drift: its record tells it from one of others.
+    # Corral's own link, changed by hand, is drift: its record tells it from other links.
     recorded = {record.before.key for record in state.records(host)[0]}
     for path, (target, what) in OWN_LINKS.items():
         link = host.link(path)
@@ -160,62 +160,62 @@ def wanted_links() -> dict[str, str]:
 
 
 def paths_of(program: Program) -> dict[str, str]:
-    """Where the files of a program lie on the node, and their texts."""
+    """The paths and texts of a program's files on the node."""
     return {f"{program.folder}/{name}": text for name, text in program.files.items()}
 
 
 def observe(host: Host, files: t.Iterable[str], links: t.Iterable[str], trigger: str) -> Observation:
-    """Read the installation; no command in a tick that the timer started, as long as the timer is enabled."""
-    there = {path: host.link(path) for path in links}
-    # A timer that was disabled while its tick began may have been stopped as well, and that tick is the last one.
-    disabled = any(path.endswith(f"/{agent_units.TIMER}") and link is None for path, link in there.items())
+    """Read the installation. A tick of the timer runs no command, as long as the timer is enabled."""
+    links_now = {path: host.link(path) for path in links}
+    # A disabled timer may be stopped too, and then this tick would be the last.
+    disabled = any(path.endswith(f"/{agent_units.TIMER}") and link is None for path, link in links_now.items())
     active = running_units(host, "" if disabled else trigger)
-    return Observation({path: host.read(path) for path in files}, there, active)
+    return Observation({path: host.read(path) for path in files}, links_now, active)
 
 
 def with_program(host: Host, seen: Observation, program: Program, tag: t.Optional[str]) -> Observation:
-    """The observation, with what runs, and with what is known of all programs that are there."""
+    """The observation with the running program and the records of all present programs."""
     link = seen.links[LAUNCHER]
     runs: t.Optional[str] = agent_program.release_of(link) or None
     if link is None and host.exists(LAUNCHER):
         runs = agent_program.NO_RELEASE
     sources = [path for path in paths_of(program) if path.endswith(".py")]
-    # A link, or a file with other permissions, is not a file of the program; lstat(2) tells both by the mode.
+    # A link or a file with other permissions is not the program's file; lstat(2) shows both in the mode.
     odd = [path for path in paths_of(program) if host.mode(path) != program.mode(path)]
     compiled = tag is None or all(host.exists(compiled_path(path, tag)) for path in sources)
     mine = [record.before for record in state.records(host)[0] if record.manager == NAME]
-    inside = [one for one in mine if f"{one.target}/".startswith(f"{FOLDER}/") and one.target != LAUNCHER]
-    # Another version may have recorded what this one may not remove: the plan names it.
+    inside = [row for row in mine if f"{row.target}/".startswith(f"{FOLDER}/") and row.target != LAUNCHER]
+    # A record of another version may name a file that this version must not remove: the plan then reports it.
     programs = [
-        one
-        for one in inside
-        if not any(validate.place_problems(NAME, step, WRITES) for step in undo.restore_recorded(one, ""))
+        original
+        for original in inside
+        if not any(validate.place_problems(NAME, step, WRITES) for step in undo.restore_recorded(original, ""))
     ]
     texts = {**seen.texts, **dict.fromkeys(odd)}
     known = program_check.records(host)
-    found = program_check.findings(host, program.name) if runs == program.name else []
+    findings = program_check.findings(host, program.name) if runs == program.name else []
     return seen._replace(
-        texts=texts, runs=runs, compiled=compiled, programs=tuple(programs), findings=tuple(found),
+        texts=texts, runs=runs, compiled=compiled, programs=tuple(programs), findings=tuple(findings),
         version=known.get(runs or "", {}).get("version", ""),
     )  # fmt: skip
 
 
-def finding_change(one: program_check.Finding) -> Change:
-    """The item of a file of the program that is not as it was installed. A program that was changed does not mend itself."""
-    reason = f"{one.reason}: roll the agent out again"
-    verdict = UNCHANGEABLE if one.known else UNKNOWN
-    return Change(NAME, one.path, one.property, one.actual or None, one.wanted, reason, one.path, (), verdict)
+def finding_change(seen: program_check.Finding) -> Change:
+    """The item of a program file that is not as it was installed. It has no steps: a changed program does not repair itself."""
+    reason = f"{seen.reason}: roll the agent out again"
+    verdict = UNCHANGEABLE if seen.known else UNKNOWN
+    return Change(NAME, seen.path, seen.property, seen.actual or None, seen.wanted, reason, seen.path, (), verdict)
 
 
 def running_units(host: Host, trigger: str) -> frozenset[str]:
-    """The agent's units that are active now; for a tree all are assumed to be."""
+    """The agent's active units; for a tree all units count as active."""
     if trigger == agent_units.TIMER or not host.answers:
         return frozenset((*agent_units.STARTED, agent_units.SLICE))
     return systemd.active(host, (*agent_units.STARTED, agent_units.SLICE)) if systemd.runs(host) else frozenset()
 
 
 def compiled_path(path: str, tag: str) -> str:
-    """Where Python keeps the compiled form of a file (PEP 3147)."""
+    """The path of a file's compiled form (PEP 3147)."""
     folder, dummy, name = path.rpartition("/")
     return f"{folder}/__pycache__/{name[: -len('.py')]}.{tag}.pyc"
 
@@ -227,7 +227,7 @@ def decide(
     options: AgentOptions,
     seen: Observation,
 ) -> Part:
-    """The changes that make the installation as wanted."""
+    """The changes that bring the installation to the wanted state."""
     changes: list[t.Optional[Change]] = []
     outdated = [] if program is None else outdated_programs(program, seen)
     if program is not None:
@@ -241,16 +241,16 @@ def decide(
         changes.append(change)
     changes += [slice_change(seen), *(state_change(unit, seen) for unit in agent_units.WANTED_BY)]
     owned = {f"file:{path}" for path in (*files, *links, LAUNCHER)}
-    owned |= {f"unit:{unit}" for unit in (*agent_units.STARTED, agent_units.SLICE)} | {one.key for one in seen.programs}
+    owned |= {f"unit:{unit}" for unit in (*agent_units.STARTED, agent_units.SLICE)} | {row.key for row in seen.programs}
     if program is not None:
         owned.add(f"compile:{program.folder}")
     return Part(
-        whole(tuple(filter(None, changes)), seen), frozenset(owned), gone=frozenset(one.key for one in outdated)
+        whole(tuple(filter(None, changes)), seen), frozenset(owned), gone=frozenset(row.key for row in outdated)
     )
 
 
 def whole(changes: tuple[Change, ...], seen: Observation) -> tuple[Change, ...]:
-    """On a node without any file of the agent, the installation is one item rather than one for each file and unit."""
+    """The changes; on a node without any file of the agent, one item for the whole installation."""
     if not changes or any(text is not None for text in seen.texts.values()):
         return changes
     steps = tuple(step for change in changes for step in change.steps)
@@ -263,20 +263,20 @@ def runs_already(program: Program, seen: Observation) -> bool:
 
 
 def outdated_programs(program: Program, seen: Observation) -> list[undo.Original]:
-    """The records of programs that go now, the last first.
+    """The records of programs to remove, the last first.
 
-    The running program stays until the next upgrade: a tick that began with it may load more of its files after this run.
+    The running program stays until the next upgrade: a tick that started with it may load more of its files.
     """
     if seen.runs is None or runs_already(program, seen):
         return []
     kept = (seen.runs, program.name)
-    return [one for one in reversed(seen.programs) if agent_program.release_at(one.target) not in kept]
+    return [original for original in reversed(seen.programs) if agent_program.release_at(original.target) not in kept]
 
 
 def program_change(
     program: Program, outdated: t.Sequence[undo.Original], options: AgentOptions, seen: Observation
 ) -> t.Optional[Change]:
-    """The change of the program as a whole. A run may end after any of its steps: only the last one, the link, takes effect."""
+    """The change of the whole program. A run may end after any step: only the last step, the link, takes effect."""
     texts = paths_of(program)
     differing = [path for path, text in texts.items() if seen.texts[path] != text]
     runs = runs_already(program, seen)
@@ -297,9 +297,9 @@ def program_change(
         reason = f"{reason}; a downgrade of the collection, from {seen.version} to {VERSION}"
     elif seen.version and seen.version != VERSION:
         reason = f"{reason}; from version {seen.version} to {VERSION}"
-    steps = [step for one in outdated for step in undo.in_order(undo.restore_recorded(one, ""))]
+    steps = [step for original in outdated for step in undo.in_order(undo.restore_recorded(original, ""))]
     steps += [make_step.file(path, texts[path], FILES, mode=program.mode(path)) for path in differing]
-    extra = [one.path for one in seen.findings if one.wanted == program_check.ABSENT]
+    extra = [finding.path for finding in seen.findings if finding.wanted == program_check.ABSENT]
     steps += [make_step.file(path, None, FILES) for path in extra]
     steps.append(make_step.program(program.folder, "\n".join(program.files), options.python, FILES))
     if not runs:
@@ -309,12 +309,12 @@ def program_change(
 
 
 def as_numbers(version: str) -> list[int]:
-    """A version as something that can be compared: 0.10.0 is later than 0.9.1."""
+    """A version in a form that compares: 0.10.0 is later than 0.9.1."""
     return [int(part) for part in re.findall("[0-9]+", version.partition("-")[0])]
 
 
 def link_change(seen: Observation, path: str) -> t.Optional[Change]:
-    """The change of the command in the path, or of the local fact."""
+    """The change of the link of the command or of the local fact."""
     target, what = OWN_LINKS[path]
     if seen.links[path] == target:
         return None
@@ -323,7 +323,7 @@ def link_change(seen: Observation, path: str) -> t.Optional[Change]:
 
 
 def slice_change(seen: Observation) -> t.Optional[Change]:
-    """The change that starts the agent's slice, so that it stops with a removal."""
+    """The change that starts the agent's slice; its record stops the slice with a removal."""
     unit = agent_units.SLICE
     if unit in seen.active:
         return None
@@ -332,7 +332,7 @@ def slice_change(seen: Observation) -> t.Optional[Change]:
 
 
 def state_change(unit: str, seen: Observation) -> t.Optional[Change]:
-    """The change of a unit's state: enabled, and active where it is to run by itself."""
+    """The change of a unit's state. Every unit is to be enabled, and those in STARTED active."""
     path = next(path for path in wanted_links() if path.endswith(f"/{unit}"))
     enabled = seen.links[path] is not None
     runs = unit in agent_units.STARTED
@@ -350,7 +350,7 @@ def state_change(unit: str, seen: Observation) -> t.Optional[Change]:
 
 
 def on_removal(host: Host, dummy_removed: t.Container[str], dummy_back: bool) -> tuple[Change, ...]:
-    """The metrics go with the agent, and with the profile."""
+    """The removal of the metrics files."""
     return stale_metrics(host, None, "nothing updates the metrics any more")
 
 

@@ -3,10 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The timer of the commands for the health of devices, and whether its passes end.
+"""The timer of the commands that check the health of devices, and whether its passes end.
 
-The passes themselves are in pipeline/run_device_checks.py. What they say of a device that a workload has is drift of the devices
-manager.
+The passes are in pipeline/run_device_checks.py. A failed check of a workload's device is drift of the devices manager.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ WRITES = OWN.writes(STATUS_FILES)
 
 
 def plan(host: Host, context: Context) -> Part:
-    """The manager's part of the plan; without a command in the profile it removes the results of earlier passes."""
+    """The manager's part of the plan; without checks in the profile it removes the results of earlier passes."""
     checks = [check for dummy, check in device_checks.checked(context.profile.devices)]
     if not checks:
         return Part(pass_timer.stale(host, OWN, STATUS_FILES), frozenset())
@@ -62,9 +61,9 @@ def status_files(dummy_host: Host) -> tuple[str, ...]:
 
 
 def key_of(dummy_change: Change, declared: Profile) -> str:
-    """The key that a change follows from: the first command."""
-    found = (index for index, one in enumerate(declared.devices) if one.check is not None)
-    return next((f"devices[{index}].check" for index in found), "devices")
+    """The profile's key for a change: that of the first check."""
+    indexes = (index for index, resource in enumerate(declared.devices) if resource.check is not None)
+    return next((f"devices[{index}].check" for index in indexes), "devices")
 
 
 MANAGER = Manager(NAME, plan, WRITES, status_files=status_files, key_of=key_of)

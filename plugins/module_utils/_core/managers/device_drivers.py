@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The drivers of PCI functions that workloads have: bound for them, and given back.
+"""The drivers of PCI functions that workloads have: bound for a workload, and restored afterwards.
 
 A part of the devices manager.
 """
@@ -22,7 +22,7 @@ if t.TYPE_CHECKING:
 
 
 def driver_changes(held: Held, *, starting: bool) -> list[Change]:
-    """The PCI functions of granted devices that are to have another driver, before anything may open them."""
+    """The changes that bind the PCI functions of granted devices to another driver, before a unit may open them."""
     changes = []
     for device in flat(held.devices):
         for address, driver in device.unbound if device.bind and not device.unhealthy else ():
@@ -34,7 +34,7 @@ def driver_changes(held: Held, *, starting: bool) -> list[Change]:
 
 
 def given_back(address: str) -> Change:
-    """The way back of a PCI function that no workload has any more, once no unit may open it."""
+    """The change that restores the driver of a PCI function that no workload has any more, once no unit may open it."""
     step = make_step.driver(f"{PCI}/{address}", None, TAKE, BOUND, optional=True)
     reason = "no workload has it any more"
     folder = make_step.folder(FOLDER, TAKE, ENDED + 1)

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Garbage collection in the tick: its units, what its last passes left undone, and other programs that collect here.
+"""Garbage collection in the tick: its units, the open items of its last passes, and other programs that collect here.
 
-A unit of its own decides what is removed, and when (see gc/gc_pass.py): this manager does not call Podman.
+Its own unit decides what is removed, and when (gc/gc_pass.py): this manager does not call Podman.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ WRITES = (
 
 
 class Observation(NamedTuple):
-    """As observed: the passes, what the last ones left undone, and who else collects here."""
+    """The passes as observed, their open items, and the other programs that collect here."""
 
     passes: Passes
     items: tuple[Change, ...]
@@ -63,7 +63,7 @@ class Observation(NamedTuple):
 def plan(host: Host, context: Context) -> Part:
     """The gc manager's part of the plan; without ``gc`` in the profile it removes the results of earlier passes."""
     gc = context.profile.gc
-    # The records of images' use are removed as well: from now on their use is not observed.
+    # The records of images' use are removed too: without passes they would become wrong.
     if gc is None:
         return Part(pass_timer.stale(host, OWN, status_files(host)), frozenset())
     part = decide(context, gc, observe(host, context, gc))
@@ -83,20 +83,17 @@ def observe(host: Host, context: Context, gc: GC) -> Observation:
 
 
 def items(data: object) -> tuple[Change, ...]:
-    """What the last passes left undone, from the file that they wrote.
-
-    A file in another form is unknown, not in sync.
-    """
+    """The open items of the last passes, out of their file; a file in another form gives an unknown item."""
     rows = data if isinstance(data, list) else [data]
-    found = [item(row) for row in rows]
-    if None in found:
+    rows_as_items = [item(row) for row in rows]
+    if None in rows_as_items:
         reason = "not as Corral wrote it: the next pass replaces it"
-        found.append(Change(NAME, state.GC_DRIFT, "content", None, None, reason, state.GC_DRIFT, (), UNKNOWN))
-    return tuple(change for change in found if change is not None)
+        rows_as_items.append(Change(NAME, state.GC_DRIFT, "content", None, None, reason, state.GC_DRIFT, (), UNKNOWN))
+    return tuple(change for change in rows_as_items if change is not None)
 
 
 def item(row: object) -> t.Optional[Change]:
-    """One item; None for data that is no item."""
+    """One item; None for data in another form."""
     try:
         change = Change(**{**t.cast("dict[str, t.Any]", row), "steps": ()})
     except TypeError:
@@ -133,16 +130,16 @@ def decide(context: Context, gc: GC, seen: Observation) -> Part:
 
 def notes(context: Context, gc: GC, seen: Observation) -> tuple[str, ...]:
     """Notes for the user about this garbage collection."""
-    found = [
+    texts = [
         f"gc.images: {location} removes images without a name, too ({line[:120]})"
         for location, line in seen.pruners
         if gc.images is not None and other_gc.DANGLING.search(line)
     ]
     if gc.images is not None and gc.images.high == 100 and not gc.images.max_age:
-        found.append("gc.images: a high of 100 without max_age never removes an image")
+        texts.append("gc.images: a high of 100 without max_age never removes an image")
     if gc.containers is not None and gc.containers.scope == DECLARED and not context.profile.workloads:
-        found.append("gc.containers: no workloads are declared, so no container goes; scope: all means every dead one")
-    return tuple(found)
+        texts.append("gc.containers: no workloads are declared, so no container goes; scope: all means every dead one")
+    return tuple(texts)
 
 
 def status_files(host: Host) -> tuple[str, ...]:
@@ -152,7 +149,7 @@ def status_files(host: Host) -> tuple[str, ...]:
 
 
 def key_of(change: Change, dummy_declared: Profile) -> str:
-    """The key that a change follows from: that of images or containers, for what a pass left undone; else the section."""
+    """The profile's key for a change: that of images or containers for an open item of a pass, else the section."""
     if change.subject == "containers":
         return "gc.containers"
     return "gc.images" if change.property in ("images", "disk use") or change.subject == "images" else "gc"

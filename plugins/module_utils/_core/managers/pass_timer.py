@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What the managers share whose work is done in passes of a service that a timer starts: its units, and whether its passes end."""
+"""The timer of a manager whose service works in passes: its units, and whether passes end."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from ..model.systemd.unit_file import file_change
 from ..model.systemd.unit_property import ETC
 from ..model.values.records import NamedTuple
 
-# A pass may take this long; the tick must not take such a pass for a timer that does not run.
+# The longest duration of a pass: until then the tick must not report that no pass has ended.
 LONGEST_PASS = 600
 
 
 class PassTimer(NamedTuple):
     """A manager's timer. ``results`` is the file that each pass writes, with its ``time``.
 
-    The rest are reasons of changes: for the files of the timer and of the service, for the timer's start, and for the removal of what
-    passes wrote.
+    ``when``, ``what``, ``without`` and ``ended`` are the reasons of changes: for the file of the timer, that of the service, the timer's
+    start, and the removal of results.
     """
 
     manager: str
@@ -43,7 +43,7 @@ class PassTimer(NamedTuple):
 
     @property
     def link(self) -> str:
-        """What enables the timer."""
+        """The link that enables the timer."""
         return f"{ETC}/{WANTED_BY}.wants/{self.timer}"
 
     def writes(self, results: t.Iterable[str]) -> tuple[Place, ...]:
@@ -56,14 +56,14 @@ class PassTimer(NamedTuple):
         )
 
     def owned(self) -> frozenset[str]:
-        """The keys of what the manager keeps."""
+        """The keys of what the manager maintains."""
         files = (*(f"{ETC}/{unit}" for unit in (self.timer, self.service)), self.link)
         return frozenset({*(f"file:{path}" for path in files), f"unit:{self.timer}"})
 
 
 class Passes(NamedTuple):
-    """As observed: the units' texts, whether the timer is enabled and active, and when the last pass ended; without one, since when one
-    could have.
+    """Passes as observed: the units' texts, whether the timer is enabled and active, and when the last pass ended; where none has,
+    ``since`` when one could have.
     """
 
     texts: dict[str, t.Optional[str]]
@@ -74,9 +74,9 @@ class Passes(NamedTuple):
 
 
 def observe(host: Host, context: Context, own: PassTimer, period: int) -> Passes:
-    """Read the units. A tick that the timer of the agent started runs no command.
+    """Read the units. A tick of the agent's timer runs no command.
 
-    The time of the last pass does not cause a full tick: it changes all the time.
+    The time of the last pass is not recorded: it changes all the time, and must not cause a full tick.
     """
     data = host.unrecorded(lambda: state.read_json(host, own.results))
     last = data.get("time") if isinstance(data, dict) else None
@@ -91,35 +91,35 @@ def observe(host: Host, context: Context, own: PassTimer, period: int) -> Passes
 
 
 def since(host: Host, own: PassTimer) -> float:
-    """Since when the timer can have started passes: the node's start, or the time of its file."""
+    """From when on the timer can have started passes: the node's start, or the time of the timer's file if that is later."""
     return host.unrecorded(lambda: max(host.modified(f"{ETC}/{own.timer}") or host.now(), host.now() - host.uptime()))
 
 
 def is_active(host: Host, context: Context, own: PassTimer, period: int, last: t.Optional[float]) -> bool:
-    """Whether the timer runs. No file shows that: a recent pass does; without one systemd is asked."""
+    """Whether the timer runs. No file shows it, but a recent pass does; without a recent pass systemd is asked."""
     if context.run == "boot":
-        return host.link(own.link) is not None  # Boot has yet to start it.
+        return host.link(own.link) is not None  # At boot the timer is not started yet.
     if context.run == "timer" and last is not None and abs(context.now - last) < 2 * period + LONGEST_PASS:
         return True
     return systemd.runs(host) and own.timer in systemd.active(host, [own.timer])
 
 
 def changes(context: Context, own: PassTimer, texts: t.Mapping[str, str], period: int, seen: Passes) -> list[Change]:
-    """The changes of the units, and whether the last pass is too long ago. ``texts`` are the wanted ones by unit."""
-    found: list[t.Optional[Change]] = []
+    """The changes of the units, and an item if the last pass is too long ago. ``texts`` are the units' wanted texts."""
+    rows: list[t.Optional[Change]] = []
     for unit, text in texts.items():
         reason = own.when if unit == own.timer else own.what
         change = file_change(own.manager, f"{ETC}/{unit}", seen.texts[unit], text, reason=reason)
         if change is not None and unit == own.timer and seen.active:
-            # A running timer is not armed again by a reload.
+            # A reload does not rearm a running timer.
             change = change._replace(steps=(*change.steps, make_step.unit(own.timer, "restart", START, 20)))
-        found.append(change)
-    found.append(state_change(own, seen))
+        rows.append(change)
+    rows.append(state_change(own, seen))
     ended = seen.since if seen.last is None else seen.last
     if seen.active and context.now - ended > 3 * period + LONGEST_PASS:
         reason = f"the timer runs, and no pass has ended since: see journalctl -u {own.service}"
-        found.append(Change(own.manager, own.service, "last pass", None, None, reason, own.results, (), UNKNOWN))
-    return [change for change in found if change is not None]
+        rows.append(Change(own.manager, own.service, "last pass", None, None, reason, own.results, (), UNKNOWN))
+    return [change for change in rows if change is not None]
 
 
 def state_change(own: PassTimer, seen: Passes) -> t.Optional[Change]:
@@ -134,7 +134,7 @@ def state_change(own: PassTimer, seen: Passes) -> t.Optional[Change]:
 
 
 def stale(host: Host, own: PassTimer, results: t.Iterable[str]) -> tuple[Change, ...]:
-    """The removal of the files about passes that are not made any more."""
+    """The removal of the results of passes that no longer run."""
     return tuple(
         Change(
             own.manager, path, "content", "the last pass", None, own.ended, path, (make_step.file(path, None, FILES),)

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The weight of the slice around all workloads on the shared pool: what they request together.
+"""The weight of the slice around all workloads on the shared pool: the sum of their requests.
 
-A weight counts among siblings alone: in a slice of the usual weight several requests are worth less than each says,
-beside services of the system. The kubelet does the same with its cgroup around pods. A part of the workloads manager.
+A weight counts only among siblings: with the usual weight of that slice, several requests would be worth less than each says, compared
+with the system's services. The kubelet sets the weight of its pods' cgroup the same way. A part of the workloads manager.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ KEY = f"property:{CORRAL_SLICE}:{WEIGHT}"
 
 
 def wanted(host: Host, tenants: t.Sequence[Tenant], granted: t.Sequence[Grant]) -> t.Optional[str]:
-    """CPUWeight= of the slice around workloads that share CPUs; None where it was never more than what was there before.
+    """CPUWeight= of the slice around workloads that share CPUs; None as long as the usual weight was enough.
 
-    Runs come and go: once it was raised, it is lowered as a property as well. What goes back with the profile is systemd's
-    file, and for that systemd reads all its files again.
+    Once raised, the weight is also lowered by setting the property, since runs come and go. To restore the original would remove a file,
+    and systemd would read all its files again.
     """
     weight = requested(tenants, granted)
     if weight is None:
         before = (record.before for record in state.records(host)[0] if record.before.key == KEY)
-        weight = next((one.value or unit_limits.DEFAULT_WEIGHT for one in before), None)
+        weight = next((original.value or unit_limits.DEFAULT_WEIGHT for original in before), None)
     return weight
 
 
 def requested(tenants: t.Sequence[Tenant], granted: t.Sequence[Grant]) -> t.Optional[str]:
-    """What the workloads request together, as a weight; None where the usual weight is enough for them.
+    """The sum of the workloads' requests as a weight; None where the usual weight is enough.
 
-    A tenant counts with what its slice has, others with what they request.
+    A tenant counts with the share of its slice, any other workload with its request.
     """
     known = {tenant.name for tenant in tenants}
-    milli = sum(dict(one.requests).get(CPU, 0) for one in granted if not one.cpus and one.tenant not in known)
+    milli = sum(dict(grant.requests).get(CPU, 0) for grant in granted if not grant.cpus and grant.tenant not in known)
     if tenants:
-        from ..model.tenants import tenant_slice  # A node without tenants does not load it.
+        from ..model.tenants import tenant_slice  # Imported here: only nodes with tenants need it.
 
         milli += sum(tenant_slice.cpu_share(tenant, granted) for tenant in tenants)
     weight = qos.cpu_weight(qos.cpu_shares(milli))
@@ -58,7 +58,7 @@ def requested(tenants: t.Sequence[Tenant], granted: t.Sequence[Grant]) -> t.Opti
 
 
 def change(host: Host, weight: str) -> t.Optional[Change]:
-    """The change that gives the slice this weight; None where it has it."""
+    """The change that gives the slice this weight; None where the slice has it."""
     location = f"{cgroup.path_of(CORRAL_SLICE)}/{unit_limits.FILES[WEIGHT]}"
     actual = host.read(location)
     if actual is not None and actual.strip() == weight:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The slices of tenants, around their workloads on the shared pool, and what of their quotas is exceeded.
+"""The slices of tenants around their workloads on the shared pool, and the exceeded quotas.
 
 A part of the workloads manager.
 """
@@ -26,7 +26,7 @@ from ..model.tenants.tenant import Tenant
 from ..model.workload.grants import Grant, slice_of_tenant
 from . import workload_limits
 
-# After the last move of CPUs: the slice around it has its own by then.
+# After the last move of CPUs: then the slice around this one has its CPUs.
 LAST = 1 << 29
 
 
@@ -38,7 +38,7 @@ def slice_changes(host: Host, tenant: Tenant, granted: t.Sequence[Grant]) -> lis
     if guests:
         return [guests]
     text, reason = tenant_slice.slice_text(tenant), f"limits of tenant {tenant.name}"
-    phase = FILES if exists else CLAIM  # A slice that is yet to start finds it there.
+    phase = FILES if exists else CLAIM  # A slice that does not run yet must find the drop-in at its start.
     change = file_change(NAME, path, host.read(path), text, reason=reason, phase=phase)
     changes = [change] if change else []
     if not exists:
@@ -52,7 +52,7 @@ def slice_changes(host: Host, tenant: Tenant, granted: t.Sequence[Grant]) -> lis
         target = unit_limits.kernel(name, value)
         seen = host.read(location) if exists else None
         usual = unit_limits.kernel(name, persistent.get(name, ""))
-        # One that is about to start begins with what its drop-in says.
+        # A slice that is about to start begins with the values of its drop-in.
         actual = None if seen is None else unit_limits.meaning(name, seen)
         if target == (usual if actual is None else actual):
             continue
@@ -62,7 +62,7 @@ def slice_changes(host: Host, tenant: Tenant, granted: t.Sequence[Grant]) -> lis
 
 
 def running_before(host: Host, unit: str) -> t.Optional[Change]:
-    """The item of what still runs in a slice that was a workload's own before it was the tenant's: it keeps the limits that it has."""
+    """The item for what still runs in a slice that was a workload's before the tenant's: it keeps its limits."""
     if not (host.read(dropin(unit, NAME)) or "").partition("\n[Slice]")[0].count(f"={described(unit)} ("):
         return None
     path = cgroup.path_of(unit)
@@ -75,7 +75,7 @@ def running_before(host: Host, unit: str) -> t.Optional[Change]:
 
 
 def override_changes(host: Host, tenant: Tenant, granted: t.Sequence[Grant]) -> list[Change]:
-    """The changes that remove what a persistent set-property says of the limits of a tenant's slice."""
+    """The changes that remove persistent settings of the limits of a tenant's slice."""
     names = tenant_slice.limits_in_force(tenant, granted)
     return workload_limits.override_changes(host, slice_of_tenant(tenant.name), names)
 
@@ -88,10 +88,10 @@ def owned_of(tenant: Tenant) -> set[str]:
 
 
 def excess_changes(tenants: t.Iterable[Tenant], granted: t.Sequence[Grant]) -> list[Change]:
-    """The quotas whose usage is above them: they were lowered, or workloads came with what they had."""
+    """The items of quotas below their usage: a quota was lowered, or workloads kept grants when they came to the tenant."""
     changes = []
-    for one in tenant_admission.usages(tenants, granted):
-        resource, used, hard, parts = one.usage
+    for row in tenant_admission.usages(tenants, granted):
+        resource, used, hard, parts = row.usage
         if used <= hard:
             continue
         shown = [tenant_quota.amount_text(resource, amount) for amount in (used, hard)]
@@ -102,7 +102,7 @@ def excess_changes(tenants: t.Iterable[Tenant], granted: t.Sequence[Grant]) -> l
         location = state.CHECKPOINT
         changes.append(
             Change(
-                NAME, one.tenant, f"quota {one.quota} {resource}", shown[0], f"at most {shown[1]}", reason, location, (), UNCHANGEABLE
+                NAME, row.tenant, f"quota {row.quota} {resource}", shown[0], f"at most {shown[1]}", reason, location, (), UNCHANGEABLE
             )
         )  # fmt: skip
     return changes

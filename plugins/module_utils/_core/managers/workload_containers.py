@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The limits of a pod's containers: the CPUs, quota, memory and scores that each runs with, against what is declared.
+"""The limits of a pod's containers: the CPUs, quota, memory and scores in force against those declared.
 
-A part of the workloads manager. A container that is started with the device of its grant has them from its first instruction
-(cli/container_hook.py); any other one has them from the next tick on.
+A part of the workloads manager. A container that is started with the device of its grant gets its limits before its first instruction
+(cli/container_hook.py), any other container with the next tick.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def changes(
     """The changes of the running containers of pods with a grant; ``capacity`` is the machine's memory in bytes."""
     paths = {need.workload.name: cgroup.path_of(grant.slice) for need, grant in granted}
     rows = container_groups.containers(host, cgroup.ROOT, tuple(sorted(paths.values())))
-    found: list[Change] = []
+    items: list[Change] = []
     for need, grant in granted:
         limits = container_limits.of_pod(need, grant, capacity)
         for place, container, group in rows:
@@ -42,39 +42,39 @@ def changes(
             if place != paths[need.workload.name]:
                 continue
             if name is not None:
-                found += limit_changes(host, need.workload.name, container, group, limits[name])
+                items += limit_changes(host, need.workload.name, container, group, limits[name])
             elif limits and container and not container.endswith(pid_sharing.INFRA):
-                found.append(undeclared_change(need.workload.name, container, group))
-            if workload_placement.scores_differ(need):  # else they are those of the whole pod
+                items.append(undeclared_change(need.workload.name, container, group))
+            if workload_placement.scores_differ(need):  # otherwise the pod's own score counts
                 score = limits[name].score if name is not None else workload_placement.score_of(need, capacity)
-                found += score_changes(host, need.workload.name, container, group, score)
-    return found
+                items += score_changes(host, need.workload.name, container, group, score)
+    return items
 
 
 def released_changes(host: Host, lost: t.Iterable[str], online: CpuSet) -> list[Change]:
-    """The changes of containers that run on in the slice of a pod which lost its CPUs: they share all that the slice has now.
+    """The changes of containers in the slice of a pod that lost its CPUs: they share all CPUs that the slice has now.
 
-    ``lost`` are pods without CPUs of their own. The kernel bounds a container by its slice.
+    ``lost`` are pods without CPUs of their own. The wanted CPUs are all: the kernel bounds a container by its slice.
     """
     slices = {name: grants.slice_of(name, exclusive=True) for name in lost}
-    paths = {cgroup.path_of(one): name for name, one in slices.items() if cgroup.populated(host, one)}
+    paths = {cgroup.path_of(unit): name for name, unit in slices.items() if cgroup.populated(host, unit)}
     if not paths:
         return []
     file, wanted = unit_limits.FILES["AllowedCPUs"], cpuset.format(online)
     reason = "its pod has no CPUs of its own any more, and runs on those of its slice"
-    found = []
+    items = []
     for place, container, group in container_groups.containers(host, cgroup.ROOT, tuple(sorted(paths))):
         path = f"{group}/{file}"
         cpus = cgroup.cpu_list(host.read(path))
         if cpus and not cpus >= online:
             step = make_step.value(path, wanted, LIVE, optional=True)
             subject = f"{paths[place]}:{container}"
-            found.append(Change(NAME, subject, file, cpuset.format(cpus), wanted, reason, path, (step,)))
-    return found
+            items.append(Change(NAME, subject, file, cpuset.format(cpus), wanted, reason, path, (step,)))
+    return items
 
 
 def undeclared_change(workload: str, container: str, group: str) -> Change:
-    """A container that runs beside the declared ones, on their CPUs and of their memory."""
+    """The item for a container that is not declared and uses the pod's CPUs and memory."""
     reason = (
         f"no container of {workload} has this name, so it has the limits of the whole pod alone: declare it, give it a declared "
         "name, or start it in another pod"
@@ -86,7 +86,7 @@ def undeclared_change(workload: str, container: str, group: str) -> Change:
 
 def limit_changes(host: Host, workload: str, container: str, group: str, wanted: ContainerLimits) -> list[Change]:
     """The changes of one container."""
-    found = []
+    items = []
     for file, value in wanted.files.items():
         path = f"{group}/{file}"
         text = host.read(path)
@@ -96,17 +96,17 @@ def limit_changes(host: Host, workload: str, container: str, group: str, wanted:
         subject = f"{workload}:{container}"
         if actual is None:
             reason = "the container's control group has no such file: its engine or runtime leaves the controller out"
-            found.append(Change(NAME, subject, file, actual, value, reason, path, (), UNCHANGEABLE))
+            items.append(Change(NAME, subject, file, actual, value, reason, path, (), UNCHANGEABLE))
             continue
-        # A container may end at any moment.
+        # Optional, since a container may end at any moment.
         step = make_step.value(path, container_limits.written(file, value), LIVE, optional=True)
-        shown = actual or "all of the pod's"  # An empty cpuset.cpus: cgroup-v2.rst.
-        found.append(Change(NAME, subject, file, shown, value, "the container's limit differs", path, (step,)))
-    return found
+        shown = actual or "all of the pod's"  # cpuset.cpus is empty: cgroup-v2.rst.
+        items.append(Change(NAME, subject, file, shown, value, "the container's limit differs", path, (step,)))
+    return items
 
 
 def score_changes(host: Host, workload: str, container: str, group: str, score: t.Optional[int]) -> list[Change]:
-    """The change of a container's processes that have another score."""
+    """The change of a container's processes with another score than ``score``."""
     others = () if score is None else oom_score.scores(host, group, str(score))
     pids = oom_score.others(host, group, str(score)) if others else []
     if not pids:

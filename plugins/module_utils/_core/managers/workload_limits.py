@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The slices of workloads: their limits as observed, and the changes that set them, live and in drop-ins."""
+"""The slices of workloads: their observed limits, and the changes that set limits live and in drop-ins."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from .workload_placement import UnitState
 
 
 class LimitsState(NamedTuple):
-    """One workload as observed: its slice's drop-in and kernel values (None: no slice), its unit, and the OOM scores
-    that its processes should not have.
+    """A workload as observed: its slice's drop-in and kernel values (None: no slice), its unit, and the scores of its processes that
+    differ from the wanted score.
     """
 
     slice: str
@@ -49,7 +49,7 @@ def observe(
     score: t.Optional[int],
     sizes: t.Sequence[int],
 ) -> LimitsState:
-    """Observe a workload, its slice ``unit`` and these ``limits`` of it: kernel files and systemd's files, no command."""
+    """Observe a workload, its slice ``unit`` and these ``limits`` of the slice, by files of the kernel and systemd."""
     path = cgroup.path_of(unit)
     exists = cgroup.exists(host, unit)
     values = {name: stripped(host.read(f"{path}/{unit_limits.FILES[name]}")) for name in limits if exists}
@@ -62,7 +62,7 @@ def observe(
 
 
 def stripped(text: t.Optional[str]) -> t.Optional[str]:
-    """A kernel file's text."""
+    """A kernel file's text without blanks around it."""
     return None if text is None else text.strip()
 
 
@@ -76,16 +76,16 @@ def slice_changes(
     *,
     limited: bool,
 ) -> list[Change]:
-    """The changes of a workload's slice: its drop-in, its limits in force (``limited``: it is to have some), and its start."""
+    """The changes of a workload's slice: its drop-in, its limits in force if it is ``limited``, and its start."""
     persistent = {
         name: value for name, value in wanted.items() if name != "AllowedMemoryNodes" or need.workload.hold != RUNNING
     }
     text = workload_units.slice_text(need, seen.slice, persistent)
     path = dropin(seen.slice, NAME)
-    # A slice that is yet to start finds it there.
+    # A slice that does not run yet must find the drop-in at its start.
     phase = FILES if seen.exists else CLAIM
     change = file_change(NAME, path, seen.dropin, text, reason=f"limits of workload {need.workload.name}", phase=phase)
-    # Instances of a template come and go: theirs are set at each start, with no file that systemd would have to read.
+    # Instances of a template come and go: their limits are set at each start, without a file that systemd would have to read.
     changes = [change] if change and not need.workload.template else []
     if not seen.exists:
         if grant is not None and not grant.cpus:
@@ -98,20 +98,20 @@ def slice_changes(
             changes += early_limits(need, seen, wanted)
             changes += hugetlb_changes(host, need, seen, sizes)
         return changes
-    if limited:  # The slice of a workload that is yet to start has no grant yet.
+    if limited:  # A workload that has not started yet has no grant.
         changes += filter(None, (limit_change(seen, name, value) for name, value in wanted.items()))
         changes += hugetlb_changes(host, need, seen, sizes)
     return changes
 
 
 def units_set_by_hand(host: Host) -> frozenset[str]:
-    """The slices of which a persistent ``systemctl set-property`` set something: its files hide what is set live."""
+    """The slices with a persistent ``systemctl set-property``, whose files hide what is set live."""
     return frozenset(name[: -len(".d")] for name in host.names(PERSISTENT_CONTROL) if name.endswith(".slice.d"))
 
 
 def override_changes(host: Host, unit: str, wanted: t.Iterable[str]) -> list[Change]:
-    """The changes that remove what a persistent set-property says of limits that are Corral's."""
-    found = []
+    """The changes that remove persistent settings of limits that Corral sets."""
+    items = []
     for name in sorted(wanted):
         file = control_file(unit, name, runtime=False)
         text = host.read(file)
@@ -121,20 +121,20 @@ def override_changes(host: Host, unit: str, wanted: t.Iterable[str]) -> list[Cha
         reason = "it wins over Corral's limit at each daemon-reload"
         actual = settings[-1].value or "set"
         steps = removal(unit, name, settings)
-        found.append(Change(NAME, unit, f"{name} by set-property", actual, "absent", reason, file, steps))
-    return found
+        items.append(Change(NAME, unit, f"{name} by set-property", actual, "absent", reason, file, steps))
+    return items
 
 
 def early_limits(need: ResourceRequirements, seen: LimitsState, wanted: t.Mapping[str, str]) -> list[Change]:
-    """The limits of a slice that is about to start and has no drop-in for them."""
+    """The limits that a slice without a drop-in for them gets right after its start."""
     names = [name for name in wanted if need.workload.template or name == "AllowedMemoryNodes"]
-    found = (limit_change(seen, name, wanted[name]) for name in names if need.workload.hold == RUNNING)
-    return [change for change in found if change is not None]
+    items = (limit_change(seen, name, wanted[name]) for name in names if need.workload.hold == RUNNING)
+    return [change for change in items if change is not None]
 
 
 def narrower_changes(host: Host, need: ResourceRequirements, wanted: t.Mapping[str, str]) -> list[Change]:
-    """The limits that a workload on the shared pool cannot reach: those of the slice around all of them are lower."""
-    found = []
+    """The items for limits that a workload on the shared pool cannot reach, since the shared slice has lower ones."""
+    items = []
     for name in ("TasksMax", "MemoryMax", "CPUQuota"):
         location = f"{cgroup.path_of(CORRAL_SLICE)}/{unit_limits.FILES[name]}"
         own, around = unit_limits.kernel(name, wanted[name]), stripped(host.read(location)) or "max"
@@ -143,8 +143,8 @@ def narrower_changes(host: Host, need: ResourceRequirements, wanted: t.Mapping[s
             continue
         reason = f"{CORRAL_SLICE} is limited to less: raise that, or lower the limit of {need.workload.name}"
         subject = need.workload.name
-        found.append(Change(NAME, subject, f"{name} in force", around, own, reason, location, (), UNCHANGEABLE))
-    return found
+        items.append(Change(NAME, subject, f"{name} in force", around, own, reason, location, (), UNCHANGEABLE))
+    return items
 
 
 def limit_change(seen: LimitsState, name: str, value: str) -> t.Optional[Change]:
@@ -155,14 +155,14 @@ def limit_change(seen: LimitsState, name: str, value: str) -> t.Optional[Change]
     if shown == target or nothing_yet:
         return None
     location = f"{cgroup.path_of(seen.slice)}/{unit_limits.FILES[name]}"
-    # Memory nodes before the first process comes: with the CPUs, once the slice is there.
+    # Memory nodes are set before the first process starts: with the CPUs, once the slice exists.
     phase, order = (CPUS, 1 << 30) if name == "AllowedMemoryNodes" else (LIVE, 0)
     step = make_step.unit_property(seen.slice, name, value, phase, order)
     return Change(NAME, seen.slice, name, actual, target, "the limit in force differs", location, (step,))
 
 
 def hugetlb_changes(host: Host, need: ResourceRequirements, seen: LimitsState, sizes: t.Sequence[int]) -> list[Change]:
-    """The limits of hugepages, which systemd has no property for: the controller down the path, then the file."""
+    """The changes of hugepage limits, for which systemd has no property: first the controller in each parent, then the file."""
     changes = []
     path = cgroup.path_of(seen.slice)
     limits = unit_limits.hugetlb(need, [size for size in sizes if hugepage_files.pool(host, size, None) is not None])
@@ -177,21 +177,14 @@ def hugetlb_changes(host: Host, need: ResourceRequirements, seen: LimitsState, s
         steps.append(make_step.value(f"{path}/{file}", str(limit), START, 2))
         changes.append(
             Change(
-                NAME,
-                seen.slice,
-                file[: -len(".max")],
-                actual,
-                str(limit),
-                "the limit in force differs",
-                f"{path}/{file}",
-                tuple(steps),
+                NAME, seen.slice, file[: -len(".max")], actual, str(limit), "the limit in force differs", f"{path}/{file}", tuple(steps)
             )
-        )
+        )  # fmt: skip
     return changes
 
 
 def score_changes(host: Host, need: ResourceRequirements, seen: LimitsState, score: t.Optional[int]) -> list[Change]:
-    """Processes that have another score: OOMScoreAdjust= reaches a unit at its start only."""
+    """The change of processes with another score: OOMScoreAdjust= acts only at a unit's start."""
     if score is None or not seen.scores:
         return []
     others = oom_score.others(host, cgroup.path_of(seen.slice), str(score))
@@ -200,15 +193,5 @@ def score_changes(host: Host, need: ResourceRequirements, seen: LimitsState, sco
         return []
     actual = ", ".join(seen.scores)
     location = f"/proc/{others[0]}/oom_score_adj"
-    return [
-        Change(
-            NAME,
-            need.workload.name,
-            "oom_score_adj",
-            actual,
-            str(score),
-            "processes have another score",
-            location,
-            steps,
-        )
-    ]
+    reason = "processes have another score"
+    return [Change(NAME, need.workload.name, "oom_score_adj", actual, str(score), reason, location, steps)]

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The items of workloads whose containers share a PID namespace and should not, or the other way round.
+"""The items of workloads whose containers share a PID namespace against the profile, or do not share one against it.
 
 A part of the workloads manager. It changes nothing: a namespace lasts as long as its processes.
 """
@@ -27,11 +27,11 @@ PROPERTY = "share_process_namespace"
 def changes(
     host: Host, placed: t.Sequence[tuple[ResourceRequirements, str]], tenants: t.Sequence[Tenant]
 ) -> list[Change]:
-    """The items of workloads, each with its slice, of which something is declared."""
+    """The items of workloads, given with their slices, for which sharing is declared."""
     paths = {need.workload.name: cgroup.path_of(unit) for need, unit in placed}
     rows = pid_namespaces.containers(host, cgroup.ROOT, tuple(sorted(paths.values())))
     node = pid_namespaces.of_node(host) if rows else ""
-    found = []
+    items = []
     for need, dummy in placed:
         shared = pid_sharing.wanted(need.workload, need.tenant, tenants)
         mine = [row for row in rows if row[0] == paths[need.workload.name]]
@@ -43,8 +43,8 @@ def changes(
         ]
         difference = pid_sharing.difference(shared, there, node)
         if difference is not None:
-            found.append(item(need, shared, difference, tenants))
-    return found
+            items.append(item(need, shared, difference, tenants))
+    return items
 
 
 def item(need: ResourceRequirements, shared: bool, difference: Difference, tenants: t.Sequence[Tenant]) -> Change:

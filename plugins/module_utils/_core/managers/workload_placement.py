@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Where a workload's unit or container runs, and with which OOM score. A part of the workloads manager."""
+"""The slice and the OOM score of a workload's unit or container. A part of the workloads manager."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ NO = (["no"], ["false"], ["off"], ["0"], ["n"], ["f"])
 YES = (["yes"], ["true"], ["on"], ["1"], ["y"], ["t"])
 
 
-# Control groups of containers begin so, and those of their monitors and pods.
+# The beginnings of the names of containers' control groups, and of their monitors' and pods'.
 CONTAINERS = ("libpod", "docker-", "crio-", "cri-containerd-")
-SPLIT = "libpod-payload-"  # a container's in its unit (podman run --cgroups=split, which is how Quadlet starts it)
+SPLIT = "libpod-payload-"  # a container inside its unit (podman run --cgroups=split, Quadlet's way)
 
 
 class UnitState(NamedTuple):
-    """A workload's unit as observed: whether it exists, its drop-in, another file that places it, where it runs, what of it
-    would run a container elsewhere, whether it starts before all else at boot (DefaultDependencies=no), what else runs in the
-    slice with the workload's own CPUs, each with some processes, its file, and the unit of which its name is only another one.
+    """A workload's unit as observed. ``there``: it exists. ``elsewhere``: the part of its command that runs a container elsewhere.
+    ``is_early``: it starts before all else at boot (DefaultDependencies=no). ``guests``: other control groups in its slice of exclusive
+    CPUs, each with some processes. ``other_name``: the real name of a unit whose ``file`` is an alias.
     """
 
     there: bool
@@ -90,7 +90,7 @@ def observe_unit(host: Host, files: systemd.UnitFiles, need: ResourceRequirement
 
 
 def guests_in(host: Host, slice_name: str, unit: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """What runs in a unit's slice and is neither the unit nor a container: the kernel lets it onto the unit's CPUs."""
+    """The control groups in a unit's slice that are neither the unit's nor a container's: the kernel lets them use the unit's CPUs."""
     path = cgroup.path_of(slice_name)
     names = [name for name in host.folders(path) if name != unit and not name.startswith(CONTAINERS)]
     there = [name for name in names if cgroup.populated_at(host, f"{path}/{name}")]
@@ -98,15 +98,15 @@ def guests_in(host: Host, slice_name: str, unit: str) -> tuple[tuple[str, tuple[
 
 
 def holds_others(host: Host, slice_name: str, unit: str) -> bool:
-    """Whether processes are in control groups beside a unit's own in its slice, or in it: containers."""
-    path = cgroup.path_of(slice_name)
-    inner = [f"{path}/{name}" for name in host.folders(path) if name != unit]
-    inner += [f"{path}/{unit}/{name}" for name in host.folders(f"{path}/{unit}")]
-    return any(cgroup.populated_at(host, one) for one in inner)
+    """Whether processes are in control groups beside or inside a unit's own: those of containers."""
+    outer = cgroup.path_of(slice_name)
+    inner = [f"{outer}/{name}" for name in host.folders(outer) if name != unit]
+    inner += [f"{outer}/{unit}/{name}" for name in host.folders(f"{outer}/{unit}")]
+    return any(cgroup.populated_at(host, path) for path in inner)
 
 
 def place_file(need: ResourceRequirements) -> str:
-    """The drop-in that places a workload's unit: its own, or its template's."""
+    """The drop-in that places a workload's unit: the unit's own, or its template's."""
     return dropin(need.workload.template or need.workload.pattern, NAME)
 
 
@@ -116,37 +116,35 @@ def place_file(need: ResourceRequirements) -> str:
 def unit_changes(
     need: ResourceRequirements,
     slice_name: str,
-    found: UnitState,
+    seen: UnitState,
     score: t.Optional[int],
     devices: t.Sequence[str] = (),
 ) -> list[Change]:
-    """The changes of a workload's unit: its drop-in, and its slice while it runs. ``devices`` are lines of the drop-in."""
+    """The changes of a workload's unit: its drop-in, and its slice while it runs. ``devices`` are lines for the drop-in."""
     unit = need.workload.pattern
     changes = []
     text = workload_units.unit_dropin(need, slice_name, score, exclusive=bool(need.cpus), devices=devices)
-    change = file_change(NAME, dropin(unit, NAME), found.dropin, text, reason=f"places {unit} in its slice")
+    change = file_change(NAME, dropin(unit, NAME), seen.dropin, text, reason=f"places {unit} in its slice")
     if change is not None and not need.workload.template:
         changes.append(change)
-    changes += filter(None, [later_change(need, "CPUQuota", found.quotas, "")] if need.cpus else [])
-    if found.other_name:
-        reason = f"control groups and runs have that name: match {found.other_name}"
+    changes += filter(None, [later_change(need, "CPUQuota", seen.quotas, "")] if need.cpus else [])
+    if seen.other_name:
+        reason = f"control groups and runs have that name: match {seen.other_name}"
         changes.append(
-            Change(
-                NAME, unit, "name", f"another name of {found.other_name}", unit, reason, found.file, (), UNCHANGEABLE
-            )
+            Change(NAME, unit, "name", f"another name of {seen.other_name}", unit, reason, seen.file, (), UNCHANGEABLE)
         )
-    later = later_change(need, "Slice", found.slices, slice_name)
-    if found.runs_in is not None and found.runs_in != slice_name:
+    later = later_change(need, "Slice", seen.slices, slice_name)
+    if seen.runs_in is not None and seen.runs_in != slice_name:
         way_out = f"{later.reason}; then" if later else "a unit moves when it starts:"
         changes.append(
             Change(
-                NAME, unit, "slice", found.runs_in, slice_name, f"{way_out} systemctl restart {unit}",
-                f"{cgroup.path_of(found.runs_in)}/{unit}", (), UNCHANGEABLE, "next start", "service restart",
+                NAME, unit, "slice", seen.runs_in, slice_name, f"{way_out} systemctl restart {unit}",
+                f"{cgroup.path_of(seen.runs_in)}/{unit}", (), UNCHANGEABLE, "next start", "service restart",
             )
         )  # fmt: skip
     elif later is not None:
         changes.append(later)
-    for name, processes in [one for one in found.guests if one[0] != found.other_name]:
+    for name, processes in [guest for guest in seen.guests if guest[0] != seen.other_name]:
         changes.append(
             Change(
                 NAME, name, "slice", f"{slice_name} (PID {', '.join(processes)})", "another slice",
@@ -154,12 +152,12 @@ def unit_changes(
                 f"{cgroup.path_of(slice_name)}/{name}", (), UNCHANGEABLE, "next start", "service restart",
             )
         )  # fmt: skip
-    if found.elsewhere:
-        is_podman = found.elsewhere.startswith("podman")
+    if seen.elsewhere:
+        is_podman = seen.elsewhere.startswith("podman")
         hint = "add --cgroups=split, or use Quadlet" if is_podman else f"add --cgroup-parent={slice_name}"
-        if not found.elsewhere.endswith(" run"):
+        if not seen.elsewhere.endswith(" run"):
             hint = f"use Quadlet, or create it with --cgroup-parent={slice_name}"
-        reason = f"{found.elsewhere} gives the container a control group elsewhere: {hint}"
+        reason = f"{seen.elsewhere} gives the container a control group elsewhere: {hint}"
         location = f"{cgroup.path_of(slice_name)}/{unit}"
         changes.append(
             Change(
@@ -172,12 +170,12 @@ def unit_changes(
 def strayed_changes(
     host: Host, files: systemd.UnitFiles, placed: t.Iterable[tuple[ResourceRequirements, str]]
 ) -> t.Iterator[Change]:
-    """The items of units that run while nothing is in their control groups: by hand, their processes were moved out of all slices.
+    """The items of running units with no process in their control groups: the processes were moved by hand out of all slices.
 
-    systemd, which knows the processes, is asked where there is such a unit. One that stays active without any is none.
+    systemd is asked for the processes. A unit that stays active without processes (RemainAfterExit=) is no item.
     """
     units = {need.workload.pattern: place for need, place in placed if need.workload.is_unit}
-    found = {
+    strayed = {
         unit: slice_name
         for unit, slice_name in units.items()
         if not cgroup.populated_at(host, f"{cgroup.path_of(slice_name)}/{unit}")
@@ -185,8 +183,8 @@ def strayed_changes(
         and workload_state.slice_that_holds(host, unit) is None
         and [item.value.lower() for item in files.settings(unit, "RemainAfterExit")][-1:] not in YES
     }
-    pids = systemd.main_processes(host, found) if found and host.answers else {}
-    for unit, slice_name in found.items():
+    pids = systemd.main_processes(host, strayed) if strayed and host.answers else {}
+    for unit, slice_name in strayed.items():
         pid = pids.get(unit, "0") if pids is not None else ""
         location = f"/proc/{pid}/cgroup" if pid else f"{cgroup.path_of(slice_name)}/{unit}"
         if not pid:
@@ -194,7 +192,7 @@ def strayed_changes(
             yield Change(NAME, unit, "slice", None, slice_name, reason, location, (), UNKNOWN)
             continue
         group = (host.read(location) or "").strip()
-        # A start that came meanwhile is in its place.
+        # The unit may have started again meanwhile: then it is in its place.
         if group.startswith("0::/") and unit not in group.split("/"):
             actual = f"{printable(group[len('0::/') :]) or 'the root'} (PID {pid} {process.name(host, pid)})"
             reason = f"it was moved there by hand since its start: systemctl restart {unit}"
@@ -206,15 +204,15 @@ def strayed_changes(
 def device_lines(
     need: ResourceRequirements, grant: t.Optional[Grant], context: Context, files: systemd.UnitFiles
 ) -> list[str]:
-    """The lines in the drop-in of a unit that is granted devices; it may open no other ones where each of these has a file.
+    """The lines for the drop-in of a unit with granted devices; if a resource has files, the unit can open no other devices.
 
-    One with a /dev of its own sees there the files that it may come to have, and opens those that it has.
+    A unit with a private /dev also needs binds: it sees the files that it may get, and can open only those that it has.
     """
     if not need.devices:
         return []
     asked = need.device_resources
     closed = any(
-        device_delivery.has_files(one.match) or one.bind for one in context.profile.devices if one.name in asked
+        device_delivery.has_files(row.match) or row.bind for row in context.profile.devices if row.name in asked
     )
     unit, own = need.workload.template or need.workload.pattern, place_file(need)
     private = files.settings(unit, "PrivateDevices") if need.workload.is_unit else []
@@ -225,7 +223,7 @@ def device_lines(
         others = [item for name in device_allow.BINDS for item in files.settings(unit, name) if item.file != own]
         binds = device_allow.binds(paths, private, others)
         if context.run == "boot":
-            # The kernel may find more devices in a moment, and units start before the next tick.
+            # The kernel may find more devices soon, and units start before the next tick.
             listed = [item.value for item in files.settings(unit, "BindPaths") if item.file == own]
             binds = sorted({*binds, *filter(None, listed)})
     return device_delivery.unit_lines(closed=closed, binds=binds)
@@ -234,7 +232,7 @@ def device_lines(
 def template_change(
     host: Host, need: ResourceRequirements, score: t.Optional[int], devices: t.Sequence[str] = ()
 ) -> t.Optional[Change]:
-    """The drop-in of a template: it places every instance, also one that never ran. ``devices`` are lines of it."""
+    """The drop-in of a template, which places every instance, even one that has never run. ``devices`` are lines for it."""
     unit = need.workload.template
     path = dropin(unit, NAME)
     slice_name = slice_for(need, None)
@@ -243,7 +241,7 @@ def template_change(
 
 
 def earlier_name_change(host: Host, grant: Grant) -> t.Optional[Change]:
-    """The drop-in of a running unit that has its grant from an earlier name of its workload."""
+    """The drop-in of a running unit whose grant has an earlier name of its workload."""
     path, text = dropin(grant.unit, workload_units.EARLIER_NAME), workload_units.earlier_name_text(grant.workload)
     reason = f"{grant.unit} keeps what it has as {grant.workload} until it stops"
     return file_change(NAME, path, host.read(path), text, reason=reason)
@@ -252,8 +250,8 @@ def earlier_name_change(host: Host, grant: Grant) -> t.Optional[Change]:
 def later_change(
     need: ResourceRequirements, name: str, settings: t.Sequence[Setting], wanted: str
 ) -> t.Optional[Change]:
-    """Another file that sorts after Corral's drop-in and sets a property to another value."""
-    # No key of a profile sets it, and tenants know their units by Slice= of files before Corral's.
+    """The item for another file that sorts after Corral's drop-in and sets a property to another value."""
+    # Moving it before Corral's drop-in is enough: no key of a profile sets it, and Slice= of an earlier file tells tenants their units.
     way_out = f"take {name}= out of it, or rename it to sort before Corral's"
     return unit_property.later_change(
         NAME, need.workload.pattern, name, settings, wanted, ours=place_file(need), way_out=way_out
@@ -261,7 +259,7 @@ def later_change(
 
 
 def running_containers(host: Host, needs: t.Iterable[ResourceRequirements]) -> list[tuple[str, str]]:
-    """Name and control group of the running containers that may be workloads'. Only Podman knows of pods and labels."""
+    """Name and control group of the running containers that may be workloads'. Only Podman knows pods and labels."""
     known = [need.workload for need in needs if not need.workload.is_unit]
     patterns = sorted({one.pattern if MATCH_KINDS[one.match].in_monitor else "*" for one in known})
     if not patterns:
@@ -274,37 +272,27 @@ def running_containers(host: Host, needs: t.Iterable[ResourceRequirements]) -> l
 def container_change(
     need: ResourceRequirements, slice_name: str, running: t.Iterable[tuple[str, str]]
 ) -> t.Optional[Change]:
-    """A container of a workload that was not started in its slice: it runs on shared CPUs.
+    """The item for a container of a workload that runs outside the workload's slice, on shared CPUs.
 
-    Where one may be the workload's and nothing but Podman can say so, it is unknown whether it is in place. A pod's infra container only
-    waits, and may run anywhere.
+    It is unknown where only Podman can tell whether a container is the workload's. A pod's infra container only waits, and may run
+    anywhere.
     """
     kind, pattern = MATCH_KINDS[need.workload.match], need.workload.pattern
     inside = f"{cgroup.path_of(slice_name)}/"
     outside = [(name, location) for name, location in running if not f"{location}/".startswith(inside)]
-    named = [one for one in outside if kind.in_monitor and fnmatch.fnmatchcase(one[0], pattern)]
+    named = [row for row in outside if kind.in_monitor and fnmatch.fnmatchcase(row[0], pattern)]
     if named:
         name, location = named[0]
         hint = way_into(slice_name, location)
         actual = f"{name} in {slice_shown(location)}{'' if len(named) == 1 else f', and {len(named) - 1} more'}"
         verdict = UNCHANGEABLE
         return Change(
-            NAME,
-            need.workload.name,
-            "slice",
-            actual,
-            slice_name,
-            hint,
-            location,
-            (),
-            verdict,
-            "next start",
-            "service restart",
-        )
+            NAME, need.workload.name, "slice", actual, slice_name, hint, location, (), verdict, "next start", "service restart"
+        )  # fmt: skip
     maybe = [
-        one
-        for one in outside
-        if not (kind.in_monitor and one[0]) and not in_own_slice(one[1]) and not one[0].endswith(pid_sharing.INFRA)
+        row
+        for row in outside
+        if not (kind.in_monitor and row[0]) and not in_own_slice(row[1]) and not row[0].endswith(pid_sharing.INFRA)
     ]
     if not maybe:
         return None
@@ -316,7 +304,7 @@ def container_change(
 
 
 def way_into(slice_name: str, location: str) -> str:
-    """How a container is started in a slice, by its control group: in that of its unit Podman refuses --cgroup-parent."""
+    """How to start a container in a slice. For a container inside a unit by the unit: there Podman refuses --cgroup-parent."""
     parent, dummy, own = location.rpartition("/")
     unit = parent.rpartition("/")[2]
     if own.startswith(SPLIT) and unit.endswith(".service"):
@@ -325,12 +313,12 @@ def way_into(slice_name: str, location: str) -> str:
 
 
 def in_own_slice(location: str) -> bool:
-    """Whether a control group lies in a slice of Corral's."""
+    """Whether a control group is in one of Corral's slices."""
     return is_own(location[len(cgroup.ROOT) + 1 :].partition("/")[0])
 
 
 def slice_shown(location: str) -> str:
-    """The slice of a container's control group, for display."""
+    """The slice of a container's control group, for messages."""
     return location[len(cgroup.ROOT) + 1 :].partition("/libpod-")[0] or "the root"
 
 
@@ -338,21 +326,21 @@ def slice_shown(location: str) -> str:
 
 
 def score_of(need: ResourceRequirements, capacity: t.Optional[int]) -> t.Optional[int]:
-    """oom_score_adj of a workload's processes; None where the machine's memory is not known."""
+    """oom_score_adj of a workload's processes; None where the score depends on the machine's memory, which is not known."""
     if capacity is None and need.qos == qos.BURSTABLE:
         return None
     return qos.oom_score_adj(need.qos, dict(need.requests).get(MEMORY, 0), capacity or 1)
 
 
 def scores_differ(need: ResourceRequirements) -> bool:
-    """Whether each container of a pod has a score of its own: in the other classes all have one."""
+    """Whether the containers of a pod have different scores, which is so only in the class Burstable."""
     return bool(need.workload.containers) and need.qos == qos.BURSTABLE
 
 
 def slice_for(need: ResourceRequirements, grant: t.Optional[Grant]) -> str:
-    """Where a workload belongs. One that was refused CPUs shares: a slice without a cpuset would let it run on all CPUs.
+    """The slice of a workload. A workload that was refused CPUs shares: in a slice without a cpuset it would run on all CPUs.
 
-    What is admitted before each start has its slice even while it has nothing: it does not start without.
+    A workload that is admitted before each start has its exclusive slice even without a grant: it does not start without one.
     """
     own = bool(grant.cpus) if grant else need.cpus > 0 and need.workload.hold == RUNNING
     return grants.slice_of(need.workload.name, exclusive=own, tenant=need.tenant)

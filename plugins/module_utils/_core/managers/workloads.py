@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The workloads manager: the checkpoint of grants, a slice with its limits for each workload, and its unit's place in it.
+"""The workloads manager: the checkpoint of grants, a slice with limits for each workload, and the unit's place in it.
 
-The cpu manager sets the CPUs of slices; grants were decided before (allocate_workloads.py).
+The cpu manager sets the CPUs of slices; grants are decided before (allocate_workloads.py).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ WRITES = (
         volatile=True,
     ),
     Place("value", r"/proc/[0-9]+/oom_score_adj", volatile=True),
-    # Podman has a slice for each pod, a container in a unit's control group (--cgroups=split) lies below that.
+    # Podman makes a slice for each pod; a container inside a unit (--cgroups=split) has a control group below the unit's.
     Place(
         "value",
         rf"{cgroup.ROOT}/({re.escape(CORRAL_SLICE)}/{SHARED_PREFIX}|{EXCLUSIVE_PREFIX})[^/]+\.slice/([^/]+/)*{CONTAINER}/({_OF_CONTAINERS})",
@@ -80,9 +80,9 @@ WRITES = (
 
 
 class Observed(NamedTuple):
-    """What the parts of all workloads have in common: systemd's files, the sizes of declared hugepages in KiB, the task limit of
-    workloads with CPUs of their own that declare none, the machine's memory in bytes, the running containers that may be workloads'
-    with their control groups, the units with a file of set-property, and the slices of tenants.
+    """What the parts of all workloads share. ``sizes``: the declared hugepages in KiB. ``tasks``: the task limit of workloads with their
+    own CPUs that declare none. ``memory``: the machine's, in bytes. ``containers``: the running containers that may be workloads', with
+    their control groups. ``by_hand``: the units with a file of set-property. ``of_tenants``: the slices of tenants.
     """
 
     files: systemd.UnitFiles
@@ -95,31 +95,31 @@ class Observed(NamedTuple):
 
 
 def plan(host: Host, context: Context) -> Part:
-    """The workloads manager's part of the plan; without workloads, and grants of some, it has none."""
-    found = context.workloads
-    if found is None:
+    """The workloads manager's part of the plan; empty without declared workloads and grants."""
+    workloads = context.workloads
+    if workloads is None:
         return Part((), frozenset())
     unfit = unfit_problem(host, context)
     if unfit is not None:
-        return plan_unfit(host, context, found, unfit)
-    seen = observe(host, context, found)
-    by_name = {grant.workload: grant for grant in found.allocated.grants}
-    granted = [(need, by_name.get(need.workload.name)) for need in found.needs]
-    undeclared = grants.undeclared_runs(found.allocated.grants, found.needs)
+        return plan_unfit(host, context, workloads, unfit)
+    seen = observe(host, context, workloads)
+    by_name = {grant.workload: grant for grant in workloads.allocated.grants}
+    granted = [(need, by_name.get(need.workload.name)) for need in workloads.needs]
+    undeclared = grants.undeclared_runs(workloads.allocated.grants, workloads.needs)
     parts = [
-        checkpoint_part(host, context, found),
-        around_part(host, context, found, seen.by_hand),
+        checkpoint_part(host, context, workloads),
+        around_part(host, context, workloads, seen.by_hand),
         *(workload_part(host, context, need, grant, seen) for need, grant in granted),
-        runs_part(host, undeclared, grants.renamed(undeclared, found.needs)),
+        runs_part(host, undeclared, grants.renamed(undeclared, workloads.needs)),
         Part(tuple(namespace_changes(host, context, granted)), frozenset()),
         containers_part(host, context, granted, seen),
         strayed_part(host, granted, seen.files),
         Part(
-            tuple(checkpoint.refused_change(one, by_name.get(one.workload)) for one in found.allocated.refusals),
+            tuple(checkpoint.refused_change(row, by_name.get(row.workload)) for row in workloads.allocated.refusals),
             frozenset(),
         ),
     ]
-    if undeclared or any(need.workload.hold == RUNNING for need in found.needs):
+    if undeclared or any(need.workload.hold == RUNNING for need in workloads.needs):
         parts.append(grant_unit_part(host, context))
     return Part(
         tuple(change for part in parts for change in part.changes),
@@ -130,63 +130,63 @@ def plan(host: Host, context: Context) -> Part:
     )
 
 
-def plan_unfit(host: Host, context: Context, found: Workloads, unfit: Problem) -> Part:
-    """The part of a node that can give no workload anything."""
-    running = [grant for grant in found.allocated.grants if grant.cpus]
+def plan_unfit(host: Host, context: Context, workloads: Workloads, unfit: Problem) -> Part:
+    """The part of a node that cannot give anything to workloads (``unfit``: why)."""
+    running = [grant for grant in workloads.allocated.grants if grant.cpus]
     owned: set[str] = set()
     if running and context.profile.cpu is None:
         kept = ", ".join(f"{grant.workload} (CPUs {cpuset.format(grant.cpus)})" for grant in running)
         unfit = Problem("cpu", None, f"{kept} runs and keeps its CPUs until it stops: stop it first, or keep cpu")
-        # So nothing of the pools goes back to what it was before, either.
+        # Then the pools must not go back to their originals either.
         owned = {record.before.key for record in state.records(host)[0] if record.manager in ("cpu", NAME)}
-    if found.needs or running:
+    if workloads.needs or running:
         change = Change(NAME, "workloads", "placement", None, None, unfit.message, state.CHECKPOINT, (), UNKNOWN)
         return Part((change,), frozenset(owned), problems=(unfit,), manager=NAME)
     ended = [checkpoint.given_up(host)] if context.profile.cpu is None else []
     return Part(tuple(change for change in ended if change.steps), frozenset(), manager=NAME)
 
 
-def observe(host: Host, context: Context, found: Workloads) -> Observed:
-    """Look at what the parts of all workloads have in common."""
+def observe(host: Host, context: Context, workloads: Workloads) -> Observed:
+    """Observe what the parts of all workloads share."""
     memory = context.topology.machine_memory_kib
     own_tasks = task_budget.exclusive_limits(context)
     return Observed(
-        systemd.UnitFiles(host, workload_state.units_of(need.workload for need in found.needs)),
+        systemd.UnitFiles(host, workload_state.units_of(need.workload for need in workloads.needs)),
         sorted({row.size_kib for row in context.profile.memory.hugepages}),
-        task_budget.share(context.profile.pids, context.profile.cpu, found.pids, own_tasks),
+        task_budget.share(context.profile.pids, context.profile.cpu, workloads.pids, own_tasks),
         None if memory is None else memory << 10,
-        workload_placement.running_containers(host, found.needs),
+        workload_placement.running_containers(host, workloads.needs),
         workload_limits.units_set_by_hand(host),
-        frozenset(grants.slice_of_tenant(one.name) for one in context.profile.tenants),
+        frozenset(grants.slice_of_tenant(tenant.name) for tenant in context.profile.tenants),
     )
 
 
-def checkpoint_part(host: Host, context: Context, found: Workloads) -> Part:
-    """The checkpoint of grants, and what is wrong with the declared workloads as a whole."""
-    problems = [problem_of(context, refusal) for refusal in found.allocated.refusals]
+def checkpoint_part(host: Host, context: Context, workloads: Workloads) -> Part:
+    """The checkpoint of grants, and the problems of the declared workloads as a whole."""
+    problems = [problem_of(context, refusal) for refusal in workloads.allocated.refusals]
     return Part(
         (
-            *checkpoint.admitted_changes(host, found, back=context.goes_back),
-            *checkpoint.checkpoint_changes(host, found),
+            *checkpoint.admitted_changes(host, workloads, back=context.goes_back),
+            *checkpoint.checkpoint_changes(host, workloads),
         ),
-        frozenset({f"controller:{cgroup.ROOT}/cgroup.subtree_control"} if found.needs else ()),
+        frozenset({f"controller:{cgroup.ROOT}/cgroup.subtree_control"} if workloads.needs else ()),
         problems=(
             *problems,
-            *twice_matched(found.needs),
-            *met_by_admitted(context, found.needs),
-            *named_as_tenants(context.profile, found.needs),
+            *twice_matched(workloads.needs),
+            *met_by_admitted(context, workloads.needs),
+            *named_as_tenants(context.profile, workloads.needs),
         ),
-        notes=tuple(found.notes),
+        notes=tuple(workloads.notes),
     )
 
 
-def around_part(host: Host, context: Context, found: Workloads, by_hand: t.Container[str]) -> Part:
-    """The slices around workloads: those of tenants, and the weight of the one around all that share CPUs."""
+def around_part(host: Host, context: Context, workloads: Workloads, by_hand: t.Container[str]) -> Part:
+    """The slices around workloads: those of tenants, and the weight of the shared slice."""
     changes: list[Change] = []
     owned: set[str] = set()
-    granted, tenants = found.allocated.grants, context.profile.tenants
+    granted, tenants = workloads.allocated.grants, context.profile.tenants
     if tenants:
-        from . import tenant_slices  # A node without tenants does not load it.
+        from . import tenant_slices  # Imported here: only nodes with tenants need it.
 
         for tenant in tenants:
             changes += tenant_slices.slice_changes(host, tenant, granted)
@@ -195,7 +195,7 @@ def around_part(host: Host, context: Context, found: Workloads, by_hand: t.Conta
             owned |= tenant_slices.owned_of(tenant)
         changes += tenant_slices.excess_changes(tenants, granted)
     weight = shared_weight.wanted(host, tenants, granted)
-    if weight is not None and found.needs:
+    if weight is not None and workloads.needs:
         changes += filter(None, [shared_weight.change(host, weight)])
         if CORRAL_SLICE in by_hand:
             changes += workload_limits.override_changes(host, CORRAL_SLICE, [shared_weight.WEIGHT])
@@ -206,7 +206,7 @@ def around_part(host: Host, context: Context, found: Workloads, by_hand: t.Conta
 def workload_part(
     host: Host, context: Context, need: ResourceRequirements, grant: t.Optional[Grant], common: Observed
 ) -> Part:
-    """One workload: its slice with its limits, and the place of its unit or container in it."""
+    """One workload: its slice with limits, and the place of its unit or container in the slice."""
     score = workload_placement.score_of(need, common.memory)
     if context.workloads is not None and need.workload.name in context.workloads.status.other_units:
         return part_beside(host, context, need, grant, common, score)
@@ -219,10 +219,10 @@ def workload_part(
     unit = workload_placement.slice_for(need, grant)
     wanted = unit_limits.of(need, bool(need.cpus), grant.mems if grant else None)
     if PIDS not in dict(need.limits) and common.tasks is not None and grants.is_exclusive(unit):
-        # A top-level slice lies in no other slice whose limit keeps the reserve for the system.
+        # A top-level slice is in no slice whose limit would keep the system's reserve.
         wanted = {**wanted, "TasksMax": str(common.tasks)}
     seen = workload_limits.observe(host, common.files, need, unit, wanted, score, common.sizes)
-    # What runs on without a grant, since its CPUs were reserved or isolated, keeps its limits until it stops.
+    # A workload that still runs without a grant, after its CPUs were reserved or isolated, keeps its limits until it stops.
     limited = grant is not None or (seen.exists and cgroup.populated(host, seen.slice))
     is_own = unit not in common.of_tenants
     limited = limited and is_own
@@ -243,15 +243,15 @@ def workload_part(
         changes += filter(None, [workload_placement.container_change(need, seen.slice, common.containers)])
     if not need.cpus and is_own:
         changes += workload_limits.narrower_changes(host, need, wanted)
-    if not workload_placement.scores_differ(need):  # Those of its containers are each container's own.
+    if not workload_placement.scores_differ(need):  # Otherwise each container has its own score.
         changes += workload_limits.score_changes(host, need, seen, score)
     return Part(tuple(changes), frozenset(owned), problems=tuple(problems), notes=tuple(notes))
 
 
 def in_slice_of_tenant(need: ResourceRequirements, unit: str) -> Change:
-    """The item of a workload that was admitted under a tenant's name, which no run does any more: both have one slice.
+    """The item of a workload that was admitted under the name of a tenant: both have one slice.
 
-    The workload does not set its limits there: they would be limits of all that the tenant runs.
+    The workload's limits are not set there: they would limit all that the tenant runs.
     """
     name = need.workload.name
     reason = (
@@ -268,15 +268,14 @@ def part_beside(
     common: Observed,
     score: t.Optional[int],
 ) -> Part:
-    """One workload while another unit still runs under its name: that one keeps its slice as it is, and this one's unit starts in
-    another slice, or does not start.
+    """One workload while another unit still runs under its name: that unit keeps the slice as it is. This workload's unit starts in the
+    shared slice, or does not start.
     """
     unit = grant.slice if grant else workload_placement.slice_for(need, None)
     owned = owned_of(unit, dict.fromkeys(unit_limits.FILES, ""), files=True)
     place = unit
-    if need.workload.hold != RUNNING and grants.is_exclusive(
-        unit
-    ):  # What is admitted before each start is refused that.
+    # A workload that is admitted before each start is refused its own slice.
+    if need.workload.hold != RUNNING and grants.is_exclusive(unit):
         place = grants.slice_of(need.workload.name, exclusive=False, tenant=need.tenant)
     if not need.workload.is_unit:
         change = workload_placement.container_change(need, place, common.containers)
@@ -288,7 +287,7 @@ def part_beside(
 
 
 def runs_part(host: Host, undeclared: t.Sequence[Grant], renamed: t.Sequence[Grant]) -> Part:
-    """What grants need until their run ends, though the profile no longer declares their workloads or names them otherwise."""
+    """What grants need until their runs end, although the profile no longer declares their workloads, or names them otherwise."""
     changes = filter(None, (workload_placement.earlier_name_change(host, grant) for grant in renamed))
     files = {f"file:{dropin(grant.unit, workload_units.EARLIER_NAME)}" for grant in renamed}
     return Part(tuple(changes), frozenset(files | owned_for_runs(host, undeclared, renamed)))
@@ -305,7 +304,7 @@ def strayed_part(
 def namespace_changes(
     host: Host, context: Context, granted: t.Iterable[tuple[ResourceRequirements, t.Optional[Grant]]]
 ) -> list[Change]:
-    """The items of containers whose PID namespaces are not as declared."""
+    """The items of containers whose PID namespaces differ from the profile."""
     placed = [
         (need, workload_placement.slice_for(need, grant))
         for need, grant in granted
@@ -314,7 +313,7 @@ def namespace_changes(
     ]
     if not placed:
         return []
-    from . import workload_namespaces  # A node where nothing is declared of them does not load it.
+    from . import workload_namespaces  # Imported here: only nodes that declare sharing need it.
 
     return list(workload_namespaces.changes(host, placed, context.profile.tenants))
 
@@ -325,23 +324,23 @@ def containers_part(
     granted: t.Iterable[tuple[ResourceRequirements, t.Optional[Grant]]],
     common: Observed,
 ) -> Part:
-    """The containers of pods: those whose limits are not as declared."""
+    """The containers of pods whose limits differ from the profile."""
     others = context.workloads.status.other_units if context.workloads else {}
     pods = [(need, grant) for need, grant in granted if need.workload.containers and need.workload.name not in others]
     if not pods:
         return Part((), frozenset())
-    from . import workload_containers  # A node without declared pods does not load it.
+    from . import workload_containers  # Imported here: only nodes with declared pods need it.
 
     having = [(need, grant) for need, grant in pods if grant is not None]
     lost = [need.workload.name for need, grant in pods if grant is None or not grant.cpus]
-    found = workload_containers.changes(host, having, common.memory)
-    found += workload_containers.released_changes(host, lost, context.topology.online)
+    items = workload_containers.changes(host, having, common.memory)
+    items += workload_containers.released_changes(host, lost, context.topology.online)
     late = agent_note(host, context, "containers of pods start with what they were granted") if having else ()
-    return Part(tuple(found), frozenset(), notes=late)
+    return Part(tuple(items), frozenset(), notes=late)
 
 
 def grant_unit_part(host: Host, context: Context) -> Part:
-    """The units that grant and hold what a run has."""
+    """The unit files that grant a run's resources and hold them while it runs."""
     texts = {
         workload_units.GRANT_UNIT: workload_units.grant_unit_text(),
         workload_units.REGRANT_UNIT: workload_units.regrant_unit_text(),
@@ -353,7 +352,7 @@ def grant_unit_part(host: Host, context: Context) -> Part:
 
 
 def unfit_problem(host: Host, context: Context) -> t.Optional[Problem]:
-    """Why no workload can have a grant here; None when it can."""
+    """Why no workload can have a grant on this node; None where workloads can."""
     if not systemd.runs(host):
         return Problem("workloads", None, "systemd does not run here, so workloads have no slices")
     if not cgroup.unified(host):
@@ -366,9 +365,9 @@ def unfit_problem(host: Host, context: Context) -> t.Optional[Problem]:
 
 
 def empty_slices(host: Host) -> tuple[Change, ...]:
-    """The slices of workloads that hold no process: systemd started them with a unit that was then refused, and keeps them.
+    """The changes that stop workloads' slices without a process: systemd keeps a slice whose unit was refused.
 
-    For a removal alone: a unit may be about to start in one.
+    Only for a removal: otherwise a unit may be about to start in such a slice.
     """
     return tuple(
         Change(
@@ -381,16 +380,16 @@ def empty_slices(host: Host) -> tuple[Change, ...]:
 
 
 def owned_of(unit: str, wanted: t.Mapping[str, str], *, files: bool) -> set[str]:
-    """The keys of a workload's slice; the slice itself is held with its limits, while there is a grant."""
+    """The keys of a workload's slice; with limits (``wanted``) also the slice itself."""
     owned = {f"file:{dropin(unit, NAME)}"} if files else set()
     return owned | {f"property:{unit}:{name}" for name in wanted} | ({f"unit:{unit}"} if wanted else set())
 
 
 def owned_for_runs(host: Host, undeclared: t.Sequence[Grant], renamed: t.Container[Grant]) -> set[str]:
-    """The keys of what grants need until their run ends, though their workloads are no longer declared.
+    """The keys of what the runs of undeclared workloads need until they end.
 
-    Without the drop-in that requires the unit which holds the grant systemd would end that one under the running workload. Those
-    ``renamed`` have a drop-in for that.
+    The drop-in that requires the unit of the grant must stay: without it systemd would stop that unit under the running workload. Grants in
+    ``renamed`` have another drop-in for that.
     """
     owned: set[str] = set()
     names = host.names(ETC) if undeclared else []
@@ -403,29 +402,29 @@ def owned_for_runs(host: Host, undeclared: t.Sequence[Grant], renamed: t.Contain
             having.setdefault(row, []).append(path)
     for grant in undeclared:
         instance = profile_workloads.slice_name(grant.workload).partition("\\x40")[2]
-        # Its slice may be another one by now: without the static policy new runs share.
+        # The workload may have another slice by now: without the static policy new runs share.
         line = f"Requires={workload_units.grant_unit(grant.workload)}\n"
-        found = {f"file:{path}" for path in having.get(line, ())}
-        found |= {f"file:{path}" for path, text in templates.items() if line in text.replace("%i", instance)}
-        owned |= set() if grant in renamed else found
+        files = {f"file:{path}" for path in having.get(line, ())}
+        files |= {f"file:{path}" for path, text in templates.items() if line in text.replace("%i", instance)}
+        owned |= set() if grant in renamed else files
         owned |= owned_of(grant.slice, dict.fromkeys(unit_limits.FILES, ""), files=True)
     return owned
 
 
 def problem_of(context: Context, refusal: Refusal) -> Problem:
-    """A refusal as a reason not to begin with the profile."""
+    """A refusal as a problem of the profile."""
     name = refusal.workload.partition(":")[0]
-    index = next((i for i, one in enumerate(context.profile.workloads) if one.name == name), None)
+    index = next((i for i, workload in enumerate(context.profile.workloads) if workload.name == name), None)
     path = refusal.workload if index is None else f"workloads[{index}]"
-    # What is counted by workloads has the workload itself as its value.
+    # Where workloads are counted, the value is the workload itself.
     named = "" if refusal.value == refusal.workload else f"{refusal.workload}: "
     return Problem(f"{path}.{refusal.key}", refusal.value, f"{named}{refusal.message}")
 
 
 def named_as_tenants(declared: Profile, needs: t.Sequence[ResourceRequirements]) -> list[Problem]:
-    """Tenants with the name of a workload that was admitted before they were declared: each tick would write the other's limits."""
+    """Tenants with the name of a workload that was admitted before them: both would write their limits to one slice."""
     names = {profile_workloads.slice_name(need.workload.name): need.workload.name for need in needs}
-    known = [(index, one.name, profile_workloads.slice_name(one.name)) for index, one in enumerate(declared.tenants)]
+    known = [(index, row.name, profile_workloads.slice_name(row.name)) for index, row in enumerate(declared.tenants)]
     return [
         Problem(
             f"tenants[{index}].name",
@@ -438,9 +437,9 @@ def named_as_tenants(declared: Profile, needs: t.Sequence[ResourceRequirements])
 
 
 def twice_matched(needs: t.Sequence[ResourceRequirements]) -> list[Problem]:
-    """Units that two workloads match: such a unit would belong to both."""
+    """The problems of units that two workloads match."""
     owners: dict[str, str] = {}
-    found = []
+    problems = []
     for need in needs:
         if not need.workload.is_unit:
             continue
@@ -449,51 +448,49 @@ def twice_matched(needs: t.Sequence[ResourceRequirements]) -> list[Problem]:
             message = f"both {owners[unit]} and {name} match it: narrow the pattern of one"
             if owners[unit] == name:
                 message = f"was admitted at run time under this name already: corral release {name} first"
-            found.append(Problem("workloads", unit, message))
+            problems.append(Problem("workloads", unit, message))
         owners.setdefault(unit, name)
-    return found
+    return problems
 
 
 def met_by_admitted(context: Context, needs: t.Sequence[ResourceRequirements]) -> list[Problem]:
-    """The containers, pods and labels of a new profile that a workload matches which was admitted at run time: no admission may do that."""
-    declared = {one.name: one for one in context.profile.workloads if one.has_resources and not one.is_unit}
+    """The problems of a new profile's containers, pods and labels that a workload admitted at run time matches too."""
+    declared = {row.name: row for row in context.profile.workloads if row.has_resources and not row.is_unit}
     others = [need.workload for need in needs if need.workload.name not in declared] if context.fresh else []
     return [
         Problem(
             "workloads",
-            one.pattern,
+            workload.pattern,
             f"{other.name}, which was admitted at run time, matches it: corral release {other.name}",
         )
-        for one in declared.values()
+        for workload in declared.values()
         for other in others
-        if other.match == one.match and match_meets(one.match, one.pattern, other.pattern)
+        if other.match == workload.match and match_meets(workload.match, workload.pattern, other.pattern)
     ]
 
 
 def unit_problems(context: Context, need: ResourceRequirements, seen: workload_limits.LimitsState) -> list[Problem]:
-    """A unit that another file keeps in another slice, where it would get that slice's CPUs, that starts before Corral, or that systemd
-    knows by another name: control groups and runs have that one.
-    """
-    found = seen.unit
-    if found is not None and found.other_name:
-        message = f"is another name of {found.other_name}: match that one"
+    """The problem of a unit that cannot run in its slice: it is an alias, it starts before Corral, or another file sets Slice=."""
+    unit = seen.unit
+    if unit is not None and unit.other_name:
+        message = f"is another name of {unit.other_name}: match that one"
         return [problem_of(context, Refusal(need.workload.name, "match.unit", need.workload.pattern, message))]
-    if found is not None and found.is_early:
+    if unit is not None and unit.is_early:
         message = "starts before all else at boot (DefaultDependencies=no), and what Corral grants is there later: match another unit"
         return [problem_of(context, Refusal(need.workload.name, "match.unit", need.workload.pattern, message))]
-    change = workload_placement.later_change(need, "Slice", found.slices, seen.slice) if found else None
+    change = workload_placement.later_change(need, "Slice", unit.slices, seen.slice) if unit else None
     if change is None:
         return []
     return [problem_of(context, Refusal(need.workload.name, "match.unit", need.workload.pattern, change.reason))]
 
 
-# Its entry for the registry
+# Entry of the registry
 
 
 def key_of(change: Change, declared: Profile) -> str:
-    """The key of the workload that a change is about, as far as its subject and place show it."""
-    names = [one.name for one in declared.workloads]
-    tenants = [one.name for one in declared.tenants]
+    """The key of a change's workload or tenant, by the change's subject and location."""
+    names = [workload.name for workload in declared.workloads]
+    tenants = [tenant.name for tenant in declared.tenants]
     for part in (change.subject, *change.location.split("/"), *change.subject.split("/")):
         name = (grants.workload_of(part.removesuffix(".d")) or part).partition(":")[0]
         if name in names:
@@ -504,7 +501,7 @@ def key_of(change: Change, declared: Profile) -> str:
 
 
 def on_removal(host: Host, removed: t.Container[str], dummy_back: bool) -> tuple[Change, ...]:
-    """All grants end, and the slices that hold no process stop."""
+    """The end of all grants, and the stop of the slices without a process."""
     if NAME not in removed or not state.there(host, state.CHECKPOINT):
         return ()
     return (checkpoint.given_up(host), *empty_slices(host))
