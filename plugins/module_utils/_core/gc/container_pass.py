@@ -28,7 +28,7 @@ NEVER_STARTED_SECONDS = 3600.0
 
 
 class Found(NamedTuple):
-    """An item and the user whose Podman has it; ``workload`` None: of no workload. ``left``: its workload left the profile."""
+    """An item with its user's Podman. ``workload``: None for an item of no workload. ``left``: its workload left the profile."""
 
     podman: Podman
     item: GcItem
@@ -37,7 +37,7 @@ class Found(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """All items of all storages, what could not be read, and the records with the images that these containers used."""
+    """All items of all storages, the errors of unreadable storages, and the records with the images that the containers used."""
 
     found: tuple[Found, ...]
     errors: tuple[str, ...]
@@ -49,7 +49,7 @@ def observe(
 ) -> Observation:
     """Read every storage, and record the images in use before their containers are removed."""
     left = [workload for workload in records.workloads if workload not in declared]
-    found: list[Found] = []
+    items: list[Found] = []
     errors: list[str] = []
     uses = dict(records.images)
     for user in users:
@@ -63,52 +63,52 @@ def observe(
             continue
         uses[user] = gc_records.noted(uses.get(user, {}), last_uses(containers, now), now)
         for item in gc_match.items(containers, pods):
-            own = next((one for one in declared if gc_match.belongs(item, one)), None)
-            former = None if own else next((one for one in left if gc_match.belongs(item, one)), None)
-            found.append(Found(podman, item, own or former, former is not None))
+            own = next((workload for workload in declared if gc_match.belongs(item, workload)), None)
+            former = None if own else next((workload for workload in left if gc_match.belongs(item, workload)), None)
+            items.append(Found(podman, item, own or former, former is not None))
     # A workload that left the profile stays in the records as long as any of its items exists.
-    present = {one.workload for one in found if one.left}
-    known = (*declared, *(one for one in left if errors or one in present))
-    return Observation(tuple(found), tuple(errors), records._replace(images=uses, workloads=known))
+    present = {row.workload for row in items if row.left}
+    known = (*declared, *(workload for workload in left if errors or workload in present))
+    return Observation(tuple(items), tuple(errors), records._replace(images=uses, workloads=known))
 
 
 class Due(NamedTuple):
-    """The items that go, the first to go first, and how many dead items and pods could."""
+    """The items to remove, the first to go first, and the number of dead items and pods that could be removed."""
 
     going: tuple[Found, ...]
     dead: int
 
 
 def due(observed: Observation, policy: ContainerGC, now: float) -> Due:
-    """What goes at a time, which may be a later one than that of the observation: then if nothing changes until then.
+    """The items that are due at ``now``; for a later time than the observation's, those that will be if nothing changes.
 
-    The limits are each user's: what a user's Podman says, of names and ages that may be invented, decides about that user's items alone.
+    Each user's items have their own limits, so that names and ages which a user's Podman may invent affect only that user's items.
     """
-    users = dict.fromkeys(one.podman.user for one in observed.found)
-    parts = [due_of([one for one in observed.found if one.podman.user == user], policy, now) for user in users]
-    return Due(tuple(one for part in parts for one in part.going), sum(part.dead for part in parts))
+    users = dict.fromkeys(row.podman.user for row in observed.found)
+    parts = [due_of([row for row in observed.found if row.podman.user == user], policy, now) for user in users]
+    return Due(tuple(row for part in parts for row in part.going), sum(part.dead for part in parts))
 
 
-def due_of(found: t.Sequence[Found], policy: ContainerGC, now: float) -> Due:
-    """What goes of one user's items."""
-    by_key = {one.item.id: one for one in found if in_scope(one, policy)}
+def due_of(rows: t.Sequence[Found], policy: ContainerGC, now: float) -> Due:
+    """The items of one user that are due."""
+    by_key = {row.item.id: row for row in rows if in_scope(row, policy)}
     dead: list[Dead] = []
     pods: list[Pod] = []
-    for key, one in by_key.items():
-        unit = ("workload", one.workload.name) if one.workload else ("", gc_match.group_of(one.item))
-        if one.item.pod is not None:
-            # Of a workload's pods the newest stays, an empty one as well: those with containers count in that.
-            created = one.item.pod.created
-            active = any(of.state not in (*DEAD, *NEVER_STARTED) for of in one.item.containers)
+    for key, row in by_key.items():
+        unit = ("workload", row.workload.name) if row.workload else ("", gc_match.group_of(row.item))
+        if row.item.pod is not None:
+            # Of a workload's pods the newest stays, even an empty one: pods with containers count too.
+            created = row.item.pod.created
+            active = any(container.state not in (*DEAD, *NEVER_STARTED) for container in row.item.containers)
             young = now - created < max(NEVER_STARTED_SECONDS, policy.min_age)
-            pods.append(Pod(key, unit, created, bool(one.item.members) or active or young, one.left))
-            if not one.item.members:
+            pods.append(Pod(key, unit, created, bool(row.item.members) or active or young, row.left))
+            if not row.item.members:
                 continue
-        since = dead_since(one.item, now)
+        since = dead_since(row.item, now)
         if since is not None:
-            dead.append(Dead(key, unit, min(since, now), one.left))
+            dead.append(Dead(key, unit, min(since, now), row.left))
     limits = DeadLimits(policy.min_age, policy.max_per_workload, policy.max_total)
-    going = [one.id for one in container_gc.evict(dead, limits, now)]
+    going = [item.id for item in container_gc.evict(dead, limits, now)]
     going += [pod.id for pod in container_gc.evict_pods(pods)]
     return Due(tuple(by_key[key] for key in going), len(dead) + sum(not pod.active for pod in pods))
 
@@ -121,27 +121,27 @@ def run(observed: Observation, policy: ContainerGC, now: float, stop: Stop, *, d
     errors = list(observed.errors)
     sound: dict[str, bool] = {}
     going, count = due(observed, policy, now)
-    for one in going:
+    for row in going:
         if stop.now():
             unfinished = True
             break
-        if not dry and not is_sound(one.podman, sound, errors):
+        if not dry and not is_sound(row.podman, sound, errors):
             continue
-        if one.podman.removals < 1:
+        if row.podman.removals < 1:
             continue
-        one.podman.removals -= 1
-        user = one.podman.user
-        said = "" if dry else one.podman.remove_item(one.item, volumes=policy.volumes)
+        row.podman.removals -= 1
+        user = row.podman.user
+        said = "" if dry else row.podman.remove_item(row.item, volumes=policy.volumes)
         if said:
             refused.append(gc_outcome.brief(user, said))
             continue
-        what = "pod" if one.item.pod else "container"
-        removed.append(gc_outcome.removed_of(user, one.item.id, (f"{what} {one.item.name}",), 0, why(one, policy)))
+        what = "pod" if row.item.pod else "container"
+        removed.append(gc_outcome.removed_of(user, row.item.id, (f"{what} {row.item.name}",), 0, why(row, policy)))
     return Containers(count, tuple(removed), tuple(refused), tuple(errors), unfinished)
 
 
 def is_sound(podman: Podman, known: dict[str, bool], errors: list[str]) -> bool:
-    """Whether a storage is reliable: Podman lists the containers of a broken one without an error."""
+    """Whether a storage is sound: Podman lists the containers of a broken storage without an error."""
     if podman.user not in known:
         try:
             podman.images()
@@ -152,33 +152,33 @@ def is_sound(podman: Podman, known: dict[str, bool], errors: list[str]) -> bool:
     return known[podman.user]
 
 
-def in_scope(one: Found, policy: ContainerGC) -> bool:
+def in_scope(row: Found, policy: ContainerGC) -> bool:
     """Whether an item may be removed at all."""
-    if gc_match.kept(one.item, policy.keep, policy.keep_labels):
+    if gc_match.kept(row.item, policy.keep, policy.keep_labels):
         return False
-    return one.workload is not None or policy.scope == ALL
+    return row.workload is not None or policy.scope == ALL
 
 
 def dead_since(item: GcItem, now: float) -> t.Optional[float]:
-    """When the last part of an item stopped; None while something of it runs or is about to start."""
+    """When the last part of an item stopped; None while a part of it runs or may be about to start."""
     moments = []
-    for one in item.containers:
-        if one.state in NEVER_STARTED:
-            if not one.infra and now - one.created < NEVER_STARTED_SECONDS:
+    for container in item.containers:
+        if container.state in NEVER_STARTED:
+            if not container.infra and now - container.created < NEVER_STARTED_SECONDS:
                 return None
-        elif one.state not in DEAD:
+        elif container.state not in DEAD:
             return None
-        moments.append(one.ended or one.created)
+        moments.append(container.ended or container.created)
     return max(moments, default=None)
 
 
-def why(one: Found, policy: ContainerGC) -> str:
+def why(row: Found, policy: ContainerGC) -> str:
     """Why an item is removed."""
-    if one.left and one.workload:
-        return f"the workload {one.workload.name} left the profile"
-    if one.item.pod is not None and not one.item.members:
+    if row.left and row.workload:
+        return f"the workload {row.workload.name} left the profile"
+    if row.item.pod is not None and not row.item.members:
         return "an empty pod beside a newer one"
-    owner = one.workload.name if one.workload else shown(gc_match.group_of(one.item))
+    owner = row.workload.name if row.workload else shown(gc_match.group_of(row.item))
     total = f", {policy.max_total} in all" if policy.max_total >= 0 else ""
     most = f"{policy.max_per_workload} dead ones of {owner} are kept" if policy.max_per_workload >= 0 else owner
     return f"{most}{total}"

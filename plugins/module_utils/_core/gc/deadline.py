@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The end of a pass of garbage collection, also with work left."""
+"""The end of a pass of garbage collection, even with work left."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ def always() -> bool:
 
 
 class Stop:
-    """The end of a pass, also with work left: after ``seconds``, when ``wanted`` returns False, or on a signal."""
+    """The end of a pass, even with work left: after ``seconds``, when ``wanted`` returns False, or on a signal."""
 
     def __init__(self, uptime: t.Callable[[], float], seconds: float) -> None:
         self.uptime, self.until = uptime, uptime() + seconds
         self.wanted: t.Callable[[], bool] = always
 
     def end(self) -> None:
-        """End the pass after the removal that runs now: Podman leaves layers behind when a removal is killed."""
+        """End the pass after the present removal: Podman leaves layers behind when a removal is killed."""
         self.until = self.uptime()
 
     def now(self) -> bool:
-        """Whether the pass ends here."""
+        """Whether the pass has to end now."""
         return self.uptime() >= self.until or not self.wanted()
 
     def check(self, user: str) -> None:
-        """Raise PodmanError for a storage when the pass has ended before its turn."""
+        """Raise PodmanError for a user's storage if the pass ends before it is read."""
         if self.now():
             in_time = self.uptime() < self.until
             why = "the profile changed during the pass" if in_time else "other storages took the whole time of the pass"
             raise PodmanError(f"podman of {user}: not read, {why}")
 
     def wait(self, seconds: float) -> None:
-        """Let the machine do something."""
+        """Wait while the machine works."""
         time.sleep(seconds)

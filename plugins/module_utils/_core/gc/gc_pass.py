@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""One pass of garbage collection: it removes what is due by the profile, under a lock of its own.
+"""One pass of garbage collection: it removes what is due by the profile, under its own lock.
 
-It may be stopped at any point: its records are written before anything is removed, and Podman does each removal.
+A pass may be stopped at any point: its records are written before the first removal, and Podman does each removal.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if t.TYPE_CHECKING:
     from ..model.status.json_shapes import Item
 
 LOCK = f"{state.RUN}/gc.lock"
-# The service's own limit is a little more than this and one command of Podman's.
+# The service's own limit is a little more: this and the time of one Podman command.
 PASS_SECONDS = 300.0
-# A timer may elapse so many seconds early.
+# The seconds that a timer may elapse early.
 SLACK_SECONDS = 2.0
 IMAGES, CONTAINERS, PASS = "images", "containers", "pass"
 DRY_RUN, PAUSED = "asked for a dry run", "the node is paused"
@@ -44,8 +44,9 @@ LOCK_SECONDS = 120.0
 
 
 class Request(NamedTuple):
-    """Options of a pass: ``dry`` why it must not remove anything, "" to collect; whether to leave out what is not due;
-    whether to keep and publish the observation; whether it ignores a pause of the node."""
+    """Options of a pass. ``dry``: why it must not remove anything, "" where it may. ``due_only``: leave out parts that are not due.
+    ``publish``: keep and publish the observation. ``despite_pause``: ignore a pause of the node.
+    """
 
     dry: str = ""
     due_only: bool = False
@@ -54,10 +55,10 @@ class Request(NamedTuple):
 
 
 def collect(host: Host, declared: Profile, request: Request, stop: Stop) -> Result:
-    """Collect as the profile declares; the caller holds the lock. Nothing is removed unless its records can be written."""
+    """Collect as the profile declares; the caller holds the lock. Nothing is removed before its records are written."""
     now = host.now()
     gc = declared.gc
-    # A pass that would be dry in any case gives that reason.
+    # The first of several reasons for a dry pass is given.
     result = Result(int(now), dry=dry_run_reason(host, declared, despite_pause=request.despite_pause) or request.dry)
     if gc is None:
         return result._replace(error="the profile declares no gc: nothing is collected")
@@ -71,25 +72,25 @@ def collect(host: Host, declared: Profile, request: Request, stop: Stop) -> Resu
     owners = [workload.owner for workload in declared.workloads]
     dry = bool(result.dry)
     podmans = Podmans(host, len(gc.users))
-    # A dry run by hand always asks Podman, and so does a pass whose records were lost.
+    # A dry run by hand always asks Podman; so does a pass whose records were lost.
     known = state.checked(host, state.GC_RECORDS) is not None and request.publish
     if request.publish:
         stop.wanted = lambda: unchanged(host, declared)
     try:
         idle = idle_pass.IdlePass(podmans, declared, users if known else (), now)
         if gc.containers is not None and is_due(last.get(CONTAINERS), gc.containers.interval, now, dry):
-            found, dead = None, idle.containers()
+            observed_containers, dead = None, idle.containers()
             if dead is None:
-                found = container_pass.observe(podmans, users, owners, records, now, stop)
-            records = found.records if found else idle.with_uses(CONTAINERS, records)
+                observed_containers = container_pass.observe(podmans, users, owners, records, now, stop)
+            records = observed_containers.records if observed_containers else idle.with_uses(CONTAINERS, records)
             # Without a policy for images, their use is not observed.
             records = records if gc.images else records._replace(images={})
             if not save_records(host, declared, kept, records, request):
                 return result._replace(error=LEFT)
             kept = records
-            if found:
-                dead = container_pass.run(found, gc.containers, now, stop, dry=dry)
-                idle.keep_containers(found, gc.containers, dead)
+            if observed_containers:
+                dead = container_pass.run(observed_containers, gc.containers, now, stop, dry=dry)
+                idle.keep_containers(observed_containers, gc.containers, dead)
             result = result._replace(containers=dead)
         if gc.images is not None and is_due(last.get(IMAGES), gc.images.interval, now, dry):
             observed, images = None, idle.images(gc.images)
@@ -105,7 +106,7 @@ def collect(host: Host, declared: Profile, request: Request, stop: Stop) -> Resu
     except OSError as error:
         said = f"{error.filename or state.GC_RECORDS}: cannot be written ({error.strerror}): nothing is removed without a record"
         return result._replace(error=said)
-    except (CorralError, Unreadable) as error:  # What was removed before it is reported all the same.
+    except (CorralError, Unreadable) as error:  # Earlier removals are still reported.
         return result._replace(error=one_line(error))
     finally:
         podmans.close()
@@ -113,7 +114,7 @@ def collect(host: Host, declared: Profile, request: Request, stop: Stop) -> Resu
 
 
 def kept_records(host: Host, now: float) -> Records:
-    """The records; their second copy where the file is not as Corral wrote it."""
+    """The records, or their second copy where the first is not as Corral wrote it."""
     data = state.checked(host, state.GC_RECORDS)
     if data is None and state.there(host, state.GC_RECORDS):
         data = state.checked(host, f"{state.GC_RECORDS}.previous")
@@ -121,14 +122,14 @@ def kept_records(host: Host, now: float) -> Records:
 
 
 def dry_run_reason(host: Host, declared: Profile, *, despite_pause: bool) -> str:
-    """Why nothing is removed here now; "" when removal is allowed."""
+    """Why nothing may be removed now; "" when removal is allowed."""
     if declared.mode != "enforce":
         return f"mode {declared.mode}"
     return PAUSED if not despite_pause and pause_file.in_force(host) else ""
 
 
 def is_due(part: object, interval: int, now: float, dry: bool) -> bool:
-    """Whether a part is due; it is also due after a clock was set back, and when the last pass was dry and this one is not, or the reverse."""
+    """Whether a part is due: by its interval, after the clock was set back, or when only one of this pass and the last is dry."""
     before = gc_records.mapping(part)
     last = before.get("time")
     if last is None or not gc_records.is_time(last) or bool(before.get("dry")) != dry:
@@ -137,8 +138,8 @@ def is_due(part: object, interval: int, now: float, dry: bool) -> bool:
 
 
 def now_declared(host: Host) -> t.Optional[Profile]:
-    """The node's profile now if it declares gc, else None. Raises CorralError for an invalid profile, or one that is lost: by the profile
-    applied last, what a newer one declares would be removed.
+    """The node's present profile if it declares gc, else None. Raises CorralError for an invalid or lost profile: the profile applied last
+    may lack what a newer one keeps.
     """
     declared, broken = profile_in_force.instead_of(host, declared_profile.read_declared(host), None)
     if declared is None and broken is not None:
@@ -147,7 +148,7 @@ def now_declared(host: Host) -> t.Optional[Profile]:
 
 
 def unchanged(host: Host, declared: Profile) -> bool:
-    """Whether the profile declares for this pass the same as when it began; an invalid profile does not."""
+    """Whether the present profile declares the same for this pass as at its beginning; False for an invalid profile."""
     try:
         current = now_declared(host)
     except CorralError:
@@ -156,11 +157,10 @@ def unchanged(host: Host, declared: Profile) -> bool:
 
 
 def written(host: Host, declared: Profile, write: t.Callable[[Profile], None]) -> bool:
-    """Write files of a pass, with the node's lock; False, and nothing is written, when gc has left the profile.
+    """Write files of a pass while holding the node's lock; False, without a write, when gc has left the profile.
 
-    A rollout that drops gc removes these files with the same lock, so nothing brings them back after it. ``write`` gets
-    the profile of this moment; a broken one is not a rollout, so the pass's own ``declared`` holds. Raises CorralError
-    when the lock stays taken.
+    A rollout that drops gc removes these files under the same lock, so no pass brings them back. ``write`` gets the present profile, or
+    ``declared`` where that is invalid. Raises CorralError when the lock stays taken.
     """
 
     def current() -> t.Optional[Profile]:
@@ -169,7 +169,7 @@ def written(host: Host, declared: Profile, write: t.Callable[[Profile], None]) -
         except CorralError:
             return declared
 
-    # A removal takes the lock's folder along: where there is nothing to write, the lock is not made again.
+    # A removal deletes the lock's folder: without anything to write, the lock must not be made again.
     if current() is None:
         return False
     own_lock = lock.Lock(host)
@@ -178,7 +178,7 @@ def written(host: Host, declared: Profile, write: t.Callable[[Profile], None]) -
     try:
         still = current()
         if still is None:
-            state.leave_nothing(host, lock.LOCK)  # The removal may have ended while this waited.
+            state.leave_nothing(host, lock.LOCK)  # The removal may have ended while this pass waited.
             return False
         write(still)
         return True
@@ -187,18 +187,18 @@ def written(host: Host, declared: Profile, write: t.Callable[[Profile], None]) -
 
 
 def save_records(host: Host, declared: Profile, before: Records, records: Records, request: Request) -> bool:
-    """Write the records before anything is removed; False when gc has left the profile."""
+    """Write the records before the first removal; False when gc has left the profile."""
     if not request.publish or records == before:
         return True
     users = declared.gc.users if declared.gc else ()
-    # Containers name images that no list of images has: a user could have more with each pass.
+    # Containers name images that are in no list of images, so the records of a user could grow with each pass.
     limited = gc_records.limited(records, dict.fromkeys(users, USERS_ITEMS // max(len(users), 1)))
     data = gc_records.to_data(limited)
     return written(host, declared, lambda dummy: state.write_checked(host, state.GC_RECORDS, data))
 
 
 def read_status(host: Host) -> dict[str, t.Any]:
-    """The results of the last passes; empty where there is no file, or an unreadable one."""
+    """The results of the last passes; empty without a readable file."""
     status = state.read_json(host, state.GC_STATUS)
     return status if isinstance(status, dict) else {}
 
@@ -226,7 +226,7 @@ def publish(host: Host, declared: Profile, result: Result) -> None:
         "images": totals.get("images", 0) + len(result.images.removed if result.images and done else ()),
         "containers": totals.get("containers", 0)
         + len(result.containers.removed if result.containers and done else ()),
-        "bytes": totals.get("bytes", 0) + sum(one.bytes for one in done),
+        "bytes": totals.get("bytes", 0) + sum(item.bytes for item in done),
         "errors": totals.get("errors", 0) + len(result.errors),
     }
     lock.own_folder(host, state.RUN, 0o755)
@@ -242,7 +242,7 @@ def publish(host: Host, declared: Profile, result: Result) -> None:
 
 
 def ended(host: Host, declared: Profile, result: Result, tell: t.Callable[[Host, Profile, Result], None]) -> Result:
-    """The result of a pass whose files are written; what it removed is reported even where they cannot be written."""
+    """The result of a pass after its files were written; removals are reported even where that fails."""
     try:
         if written(host, declared, lambda current: tell(host, current, result)):
             return result
@@ -255,23 +255,23 @@ def ended(host: Host, declared: Profile, result: Result, tell: t.Callable[[Host,
 
 
 def publish_all(host: Host, declared: Profile, result: Result) -> None:
-    """Write the result of a pass, and what is published of the node, which has its drift; the caller holds the lock."""
+    """Write the result of a pass, and publish the node's status with its drift; the caller holds the lock."""
     publish(host, declared, result)
     locked_run.published(host, locked_run.NOTHING)
 
 
 def one_line(error: Exception) -> str:
-    """An error for the journal and for the status."""
+    """An error on one line, for the journal and the status."""
     return str(error).replace("\n", "; ")
 
 
 def stamp(result: Result) -> dict[str, t.Any]:
-    """When a part was last done, and why nothing was removed."""
+    """When a part was last done, and why nothing was removed then."""
     return {"time": result.time, "dry": result.dry or None}
 
 
 def part_data(last: object, declared: Profile, name: str) -> t.Optional[dict[str, t.Any]]:
-    """The result of the last pass over a part; None for a part that is no longer declared."""
+    """The result of the last pass over a part; None for a part that the profile no longer declares."""
     wanted = declared.gc is not None and getattr(declared.gc, name) is not None
     return last if wanted and isinstance(last, dict) else None
 
@@ -295,9 +295,9 @@ def now(
     wait: float = PASS_SECONDS,
     stop: t.Optional[Stop] = None,
 ) -> Result:
-    """A pass at once, due or not. Raises CorralError when another one runs for longer than ``wait`` seconds.
+    """A pass at once, due or not. Raises CorralError when another pass holds the lock for longer than ``wait`` seconds.
 
-    A dry run writes nothing, no lock either.
+    A dry run writes nothing, not even a lock.
     """
     request = Request(DRY_RUN if dry else "", publish=not dry, despite_pause=despite_pause)
     stop = stop or new_stop(host)
@@ -324,21 +324,21 @@ def tick(host: Host, tell: t.Callable[[str, int], None], stop: t.Optional[Stop] 
         if declared is None:
             return idle
         before = read_status(host)
-        # The node's own timer publishes what this leaves of the node.
+        # ``publish`` alone: the agent's timer publishes the node's status.
         result = ended(host, declared, collect(host, declared, Request(due_only=True), stop or new_stop(host)), publish)
     except (CorralError, Unreadable) as error:
-        # An invalid profile does not say what may be removed, so nothing is. The tick reports it.
+        # Without a valid profile nothing may be removed. The tick reports the profile.
         tell(f"not collected: {one_line(error)}", 3)
         return idle._replace(error=str(error))
     finally:
         state.leave_nothing(host, LOCK)
         own_lock.release()
     if not result.dry:
-        for one in result.removed:
-            gained = f", {one.bytes} bytes" if one.bytes else ""
-            tell(f"removed {gc_outcome.name_of(one)} ({one.reason}{gained})", 5)
+        for item in result.removed:
+            gained = f", {item.bytes} bytes" if item.bytes else ""
+            tell(f"removed {gc_outcome.name_of(item)} ({item.reason}{gained})", 5)
     if result.error == LEFT:
-        return result  # gc left the profile: storages that the pass did not read are not logged.
+        return result  # Errors of storages that were not read are not logged: gc left the profile.
     known = {text for name in (IMAGES, CONTAINERS) for text in gc_records.mapping(before.get(name)).get("errors", ())}
     for said in result.errors:
         if said not in known and said != before.get("error"):

@@ -3,12 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A pass that asks Podman nothing, since it would find nothing to do.
+"""A pass that asks Podman nothing, because it would find nothing to do.
 
-A pass that finds that nothing goes, and that nothing would go within IDLE_SECONDS if nothing changes, keeps the stamps that
-the storages' files had before it read them. Until then, while the files have these stamps and no disk is at ``high``, later
-passes have the same result: images of containers that run are in use at each of them. Whatever is not known, or not as it
-was, makes a pass ask Podman.
+A pass finds that nothing is due, now or within IDLE_SECONDS if nothing changes: then it keeps the stamps that the storages' files had
+before they were read. During that time, while the files have these stamps and no disk is at ``high``, later passes have the same result;
+each counts the images of running containers as used. Any doubt makes a pass ask Podman.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ from ..model.profile.profile_gc import ContainerGC, ImageGC
 from . import container_pass, image_pass
 from .gc_outcome import Containers, FileSystem, Images
 
-# For so long at most. It limits what an unknown way to change a storage can delay.
+# The longest such time: it limits the delay after a change of a storage that its stamps do not show.
 IDLE_SECONDS = 3600.0
 IMAGES, CONTAINERS = "images", "containers"
-SCHEMA = 1  # of what is kept
+SCHEMA = 1  # of the kept data
 
 
 class IdlePass:
-    """What earlier passes found, read when a pass begins, before anything asks Podman.
+    """The findings of earlier passes, read at the beginning of a pass, before Podman is asked.
 
-    ``users`` are those whose storages it covers; without any, each part has to ask Podman. ``now`` is in epoch seconds.
+    ``users`` have the storages that the pass covers; without users each part asks Podman. ``now`` is in epoch seconds.
     """
 
     def __init__(self, podmans: Podmans, declared: Profile, users: t.Sequence[str], now: float) -> None:
@@ -53,21 +52,21 @@ class IdlePass:
         self.stamps = self.stamps_of(users)
 
     def stamps_of(self, users: t.Sequence[str]) -> t.Optional[dict[str, t.Any]]:
-        """The stamps of all storages; None where there is none, one is not known yet, or one has no database."""
-        found: dict[str, t.Any] = {}
+        """The stamps of all storages; None without storages, or where a storage is unknown or has no database."""
+        stamps: dict[str, t.Any] = {}
         for user in users:
             root = gc_records.mapping(self.kept.get("roots")).get(user)
             try:
-                one = self.podmans.of(user).stamps(*root) if root else None
+                stamps_of_user = self.podmans.of(user).stamps(*root) if root else None
             except PodmanError:
-                one = None
-            if one is None:
+                stamps_of_user = None
+            if stamps_of_user is None:
                 return None
-            found.update({f"{user} {path}": stamp for path, stamp in one.items()})
-        return found or None
+            stamps.update({f"{user} {path}": stamp for path, stamp in stamps_of_user.items()})
+        return stamps or None
 
     def unchanged(self, part: str) -> t.Optional[dict[str, t.Any]]:
-        """What the last pass over a part found; None where this one has to ask Podman."""
+        """The findings of the last pass over a part; None where this pass has to ask Podman."""
         last = self.kept.get(part)
         if not last or self.stamps is None or last["stamps"] != self.stamps:
             return None
@@ -76,16 +75,16 @@ class IdlePass:
         return None if clock_was_set or not 0 <= passed < IDLE_SECONDS else t.cast("dict[str, t.Any]", last)
 
     def containers(self) -> t.Optional[Containers]:
-        """The result of a pass over containers that asks nothing; None where it has to ask."""
+        """The result of a pass over containers that asks nothing; None where the pass has to ask."""
         last = self.unchanged(CONTAINERS)
         return None if last is None else Containers(last["dead"], (), (), (), False)
 
     def images(self, policy: ImageGC) -> t.Optional[Images]:
-        """The result of a pass over images that asks nothing; None where it has to ask."""
+        """The result of a pass over images that asks nothing; None where the pass has to ask."""
         last = self.unchanged(IMAGES)
         if last is None:
             return None
-        found = []
+        disks = []
         for disk in last["disks"]:
             try:
                 space = self.podmans.of(disk["users"][0]).space(disk["path"])
@@ -93,7 +92,7 @@ class IdlePass:
                 space = None
             if space is None or space[0] != disk["device"] or space[1] <= 0 or is_full(policy, *space[1:]):
                 return None
-            found.append(
+            disks.append(
                 FileSystem(
                     path=disk["path"],
                     users=tuple(disk["users"]),
@@ -110,29 +109,29 @@ class IdlePass:
                     refused=(),
                 )
             )
-        return Images(tuple(found), (), False)
+        return Images(tuple(disks), (), False)
 
     def with_uses(self, part: str, records: Records) -> Records:
-        """The records, with the images of running containers used now."""
+        """The records with the images of running containers as used now."""
         images = dict(records.images)
         for user, ids in self.kept[part]["running"].items():
             images[user] = gc_records.noted(images.get(user, {}), dict.fromkeys(ids, self.now), self.now)
         return records._replace(images=images)
 
     def keep_containers(self, observed: container_pass.Observation, policy: ContainerGC, result: Containers) -> None:
-        """Keep what a pass over containers found, if later ones would find the same."""
+        """Keep the findings of a pass over containers, if later passes would find the same."""
         if result.removed:
-            self.kept.pop(IMAGES, None)  # One that was in use may be free now.
+            self.kept.pop(IMAGES, None)  # A removed container's image may be unused now.
         later = container_pass.due(observed, policy, self.now + IDLE_SECONDS)
         acted = result.removed or result.refused or result.errors or result.unfinished
         if acted or later.going or later.dead != result.dead:
             self.kept.pop(CONTAINERS, None)
             return
-        containers = [(one.podman.user, container) for one in observed.found for container in one.item.containers]
+        containers = [(row.podman.user, container) for row in observed.found for container in row.item.containers]
         self.keep(CONTAINERS, containers, dead=result.dead)
 
     def keep_images(self, observed: image_pass.Observation, policy: ImageGC, result: Images) -> None:
-        """Keep where the storages are, and what a pass over images found, if later ones would find the same."""
+        """Keep the places of the storages, and the findings of a pass over images if later passes would find the same."""
         storages = [storage for row in observed.by_device.values() for storage in row]
         self.kept["roots"] = {storage.podman.user: [storage.root, storage.driver] for storage in storages}
         acted = result.removed or result.errors or result.unfinished or observed.records.observed != self.now
@@ -150,26 +149,26 @@ class IdlePass:
         )
 
     def keep(self, part: str, containers: t.Iterable[tuple[str, ListedContainer]], **found: t.Any) -> None:
-        """Keep what a pass over a part found, with the stamps of before it, and by user the images of containers that run."""
+        """Keep the findings of a pass over a part, with the earlier stamps, and the images of running containers by user."""
         self.kept.pop(part, None)
         if self.stamps is None:
             return
         images: dict[str, dict[str, None]] = {}
-        for user, one in containers:
-            if one.state in RUNNING:
-                images.setdefault(user, {})[one.image] = None
+        for user, container in containers:
+            if container.state in RUNNING:
+                images.setdefault(user, {})[container.image] = None
         running = {user: list(row) for user, row in images.items()}
         self.kept[part] = {"up": self.up, "now": self.now, "stamps": self.stamps, "running": running, **found}
 
 
 def is_sound(kept: t.Mapping[str, t.Any]) -> bool:
-    """Whether what was kept has the form in which it was written."""
+    """Whether the kept data has the form in which it is written."""
     roots, parts = kept.get("roots"), [kept[name] for name in (IMAGES, CONTAINERS) if name in kept]
     return (
         isinstance(roots, dict)
-        and all(isinstance(one, list) and len(one) == 2 for one in roots.values())
-        and all(isinstance(one, dict) and {"up", "now", "stamps", "running"} <= one.keys() for one in parts)
-        and all({"dead", "disks"} & one.keys() for one in parts)
+        and all(isinstance(root, list) and len(root) == 2 for root in roots.values())
+        and all(isinstance(part, dict) and {"up", "now", "stamps", "running"} <= part.keys() for part in parts)
+        and all({"dead", "disks"} & part.keys() for part in parts)
     )
 
 
@@ -179,8 +178,8 @@ def is_full(policy: ImageGC, capacity: int, available: int) -> bool:
 
 
 def write(host: Host, kept: t.Optional[t.Mapping[str, t.Any]]) -> None:
-    """Keep what passes found for the next one; None: nothing is known."""
-    with contextlib.suppress(OSError):  # The pass is done, and the next one asks.
+    """Write the findings for the next pass; None removes them."""
+    with contextlib.suppress(OSError):  # Then the next pass asks Podman.
         if kept is None and state.there(host, state.GC_IDLE):
             host.remove(state.GC_IDLE)
         elif kept is not None and state.checked(host, state.GC_IDLE) != kept:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A pass over images: observe, decide, remove one, measure the freed bytes, and repeat until enough is free."""
+"""A pass over images: observe, decide, remove an image, measure the freed bytes, and repeat until enough is free."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from . import gc_outcome
 from .deadline import Stop
 from .gc_outcome import FileSystem, Images, Removed
 
-# XFS and btrfs give space back a moment after a file is gone.
+# XFS and btrfs free the space a moment after a file is removed.
 SPACE_SECONDS = 2.0
 SPACE_STEP = 0.05
-# Podman's events are read this far back when no use is recorded yet, and by this much more than needed.
+# Podman's events are read this far back when no use is recorded yet; else from the last pass on, and EVENTS_SLACK more.
 EVENTS_SECONDS = 7 * 86400.0
 EVENTS_SLACK = 60.0
-MOST_OF_IT = 0.9  # of the bytes that the layers' sizes promise
+MOST_OF_IT = 0.9  # of the bytes that the sizes of layers promise
 
 
 class Storage(NamedTuple):
-    """One user's images as they were found."""
+    """One user's images and containers as observed."""
 
     podman: Podman
     root: str
@@ -41,11 +41,11 @@ class Storage(NamedTuple):
     images: tuple[ListedImage, ...]
     containers: tuple[ListedContainer, ...]
     layers: t.Optional[Layers]
-    space: tuple[int, int] = (0, 0)  # bytes of its file system, and those that are free
+    space: tuple[int, int] = (0, 0)  # bytes of its file system, and free bytes
 
 
 class Observation(NamedTuple):
-    """The storages by file system (device), what could not be read, and the records as they are now."""
+    """The storages by file system (device), the errors, and the updated records."""
 
     by_device: dict[int, list[Storage]]
     errors: tuple[str, ...]
@@ -53,7 +53,7 @@ class Observation(NamedTuple):
 
 
 def observe(podmans: Podmans, users: t.Sequence[str], records: Records, now: float, stop: Stop) -> Observation:
-    """Read every storage, and record which images are used."""
+    """Read every storage, and record the uses of images."""
     by_device: dict[int, list[Storage]] = {}
     errors: list[str] = []
     uses = dict(records.images)
@@ -82,9 +82,9 @@ def observe(podmans: Podmans, users: t.Sequence[str], records: Records, now: flo
                 used[image.id] = max([*moments, used.get(image.id, 0.0)])
         uses[user] = gc_records.seen(uses.get(user, {}), (image.id for image in storage.images), used, now)
     known = {user: row for user, row in uses.items() if user in users}
-    # Without records of any image, observation of their use begins now.
+    # Without a record of any image, the observation of uses begins now.
     since = records.since if any(records.images.values()) else now
-    # Events that could not be read are requested again.
+    # Unreadable events are requested again by the next pass.
     until = now if complete else records.observed
     return Observation(by_device, tuple(errors), records._replace(images=known, since=since, observed=until))
 
@@ -92,7 +92,7 @@ def observe(podmans: Podmans, users: t.Sequence[str], records: Records, now: flo
 def read_storage(podman: Podman) -> Storage:
     """The storage of one Podman. Raises PodmanError.
 
-    Containers are read last: an image that comes into use meanwhile is seen in use.
+    Containers are read last, so that an image that comes into use meanwhile counts as used.
     """
     images = tuple(podman.images())
     root, driver = podman.store(images)
@@ -100,7 +100,7 @@ def read_storage(podman: Podman) -> Storage:
 
 
 def too_old_by(observed: Observation, policy: ImageGC, moment: float) -> bool:
-    """Whether any image would be removed for its age by then, if it is not used until then."""
+    """Whether an image will be too old at ``moment`` if it stays unused."""
     limits, watched = limits_of(policy), moment - observed.records.since
     passes = (images_of(storages, policy, observed.records) for storages in observed.by_device.values())
     return any(image_gc.too_old(image_gc.candidates(images), limits, moment, watched) for images in passes)
@@ -112,35 +112,35 @@ def limits_of(policy: ImageGC) -> image_gc.ImageLimits:
 
 
 def images_of(storages: t.Sequence[Storage], policy: ImageGC, records: Records) -> list[Image]:
-    """The images of storages, with what is known of their use; each id begins with its user and a slash."""
-    found = []
+    """The images of storages with their recorded uses; each id begins with its user and a slash."""
+    images = []
     for storage in storages:
         uses = records.images[storage.podman.user]
-        busy = {one.image for one in storage.containers}
+        busy = {container.image for container in storage.containers}
         for image in storage.images:
             pinned = image.read_only or gc_match.keeps_image(policy.keep, image) is not None
             use = uses[image.id]
             key = f"{storage.podman.user}/{image.id}"
-            found.append(Image(key, image.size, image.id in busy, pinned, use.first, use.last))
-    return found
+            images.append(Image(key, image.size, image.id in busy, pinned, use.first, use.last))
+    return images
 
 
 def run(host: Host, policy: ImageGC, observed: Observation, now: float, stop: Stop, *, dry: bool) -> Images:
-    """Remove the images that are due, or (``dry``) only list them: one file system after the other."""
+    """Remove the images that are due, or (``dry``) only list them: one file system after another."""
     errors, done, unfinished = list(observed.errors), [], False
     for storages in observed.by_device.values():
-        one = Pass(host, policy, storages, observed.records, now, stop)
+        disk = Pass(host, policy, storages, observed.records, now, stop)
         try:
-            one.run(dry=dry)
+            disk.run(dry=dry)
         except PodmanError as error:
             errors.append(str(error))
-        done.append(one.result())
-        unfinished = unfinished or one.unfinished
+        done.append(disk.result())
+        unfinished = unfinished or disk.unfinished
     return Images(tuple(done), tuple(errors), unfinished)
 
 
 class Pass:
-    """The pass over one file system: all storages that it holds, together."""
+    """The pass over one file system with all its storages."""
 
     def __init__(
         self, host: Host, policy: ImageGC, storages: t.Sequence[Storage], records: Records, now: float, stop: Stop
@@ -173,11 +173,11 @@ class Pass:
         if asked:
             self.asked, self.gained = asked, 0
             reason = f"the disk is {image_gc.used_percent(self.capacity, self.available)} % full"
-            image_gc.free(free, asked, self.limits, self.now, lambda one: self.remove(one, reason, dry=dry))
+            image_gc.free(free, asked, self.limits, self.now, lambda image: self.remove(image, reason, dry=dry))
         self.measure(dry=dry)
 
     def result(self) -> FileSystem:
-        """The result, also when the pass ended early."""
+        """The result, even when the pass ended early."""
         short = max(self.asked - self.gained, 0)
         return FileSystem(
             path=self.storages[0].root,
@@ -196,18 +196,18 @@ class Pass:
         )
 
     def space(self) -> int:
-        """The bytes that are free. Raises PodmanError."""
-        found = self.storages[0].podman.space(self.storages[0].root)
-        if found is None or found[1] <= 0:
+        """The free bytes of the file system. Raises PodmanError."""
+        space = self.storages[0].podman.space(self.storages[0].root)
+        if space is None or space[1] <= 0:
             raise PodmanError(f"{self.storages[0].root}: its file system cannot be measured: nothing more is removed")
-        return found[2]
+        return space[2]
 
     def measure(self, *, dry: bool) -> None:
-        """Record the bytes that are free now, or (``dry``) would be."""
-        self.available = self.begun + sum(one.bytes for one in self.removed) if dry else self.space()
+        """Record the bytes that are free now, or (``dry``) would be free."""
+        self.available = self.begun + sum(image.bytes for image in self.removed) if dry else self.space()
 
     def remove(self, image: Image, reason: str, *, dry: bool) -> t.Optional[int]:
-        """Remove an image and measure the freed bytes; None when it stays. With ``dry``, the expected bytes."""
+        """Remove an image and measure the freed bytes; None when the image stays. With ``dry``, the expected bytes."""
         if self.stop.now():
             self.unfinished = True
             return None
@@ -231,8 +231,8 @@ class Pass:
             if not dry:
                 begun = self.host.uptime()
                 gained = self.space_after_removal(before, promised) - before
-                storage.podman.left -= self.host.uptime() - begun  # What is promised may never come.
-        finally:  # It is removed, even if the freed bytes cannot be measured.
+                storage.podman.left -= self.host.uptime() - begun  # The user's share pays for the wait.
+        finally:  # The image is removed, even if the freed bytes cannot be measured.
             self.removed.append(gc_outcome.removed_of(user, listed.id, listed.names, max(gained, 0), reason))
         if storage.layers:
             storage.layers.remove(listed.id)
@@ -240,7 +240,7 @@ class Pass:
         return gained
 
     def space_after_removal(self, before: int, promised: int) -> int:
-        """The free bytes, once the file system has given back about as many as promised, or SPACE_SECONDS are over."""
+        """The free bytes, once about as many as promised were freed, or after SPACE_SECONDS."""
         until = self.host.uptime() + SPACE_SECONDS
         while True:
             available = self.space()
@@ -249,11 +249,11 @@ class Pass:
             self.stop.wait(SPACE_STEP)
 
     def why_short(self) -> str:
-        """Why there is nothing more to remove."""
-        young = [one for one in image_gc.candidates(self.images) if image_gc.is_young(one, self.limits, self.now)]
+        """Why no more images can be removed."""
+        young = [image for image in image_gc.candidates(self.images) if image_gc.is_young(image, self.limits, self.now)]
         parts = [
-            (sum(one.in_use for one in self.images), "in use"),
-            (sum(one.pinned and not one.in_use for one in self.images), "kept"),
+            (sum(image.in_use for image in self.images), "in use"),
+            (sum(image.pinned and not image.in_use for image in self.images), "kept"),
             (len(young), f"younger than {duration.text(self.policy.min_age)}"),
             (len(self.refused), "refused"),
         ]
