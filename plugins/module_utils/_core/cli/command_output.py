@@ -24,7 +24,7 @@ from . import profile_file
 
 
 def show(args: argparse.Namespace, data: t.Mapping[str, t.Any], lines: t.Iterable[str], *, schema: bool = True) -> None:
-    """Print JSON, with the version of its ``schema``, or lines. A profile has a version of its own."""
+    """Print JSON with the version of its ``schema``, or lines. A profile has its own version instead."""
     if args.json:
         whole = {"schema": SCHEMA, **data} if schema else data
         sys.stdout.write(json.dumps(whole, indent=2, sort_keys=True) + "\n")

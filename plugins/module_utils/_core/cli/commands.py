@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The command line: the commands, their options, and running one on this node or on a recorded tree of one."""
+"""The command line: the commands, their options, and running a command on this node or on a recorded tree."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def parser() -> argparse.ArgumentParser:
     top.exit_on_error = True
     top.add_argument("--version", action="version", version=f"corral {VERSION}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    forms = {}  # of a command's output: one of them
+    forms = {}  # of a command's output; they exclude each other
 
     def command(name: str, text: str, *, tree: bool = False, profiles: bool = False) -> argparse.ArgumentParser:
-        one = commands.add_parser(name, help=text, description=text)
-        forms[name] = one.add_mutually_exclusive_group()
+        sub = commands.add_parser(name, help=text, description=text)
+        forms[name] = sub.add_mutually_exclusive_group()
         forms[name].add_argument("--json", action="store_true", help="print JSON instead of a table")
         if tree:
-            one.add_argument("--root", metavar="TREE", help="a recorded machine: a folder or a snapshot (tar)")
+            sub.add_argument("--root", metavar="TREE", help="a recorded machine: a folder or a snapshot (tar)")
         if profiles:
-            one.add_argument("--profile", metavar="FILE", help="a profile (YAML or JSON) instead of the declared one")
-        return one
+            sub.add_argument("--profile", metavar="FILE", help="a profile (YAML or JSON) instead of the declared one")
+        return sub
 
     seen = command("status", "what the last tick saw: pools, drift, last change")
     forms["status"].add_argument(
@@ -44,8 +44,8 @@ def parser() -> argparse.ArgumentParser:
         ("drift", "check now what differs from the profile"),
         ("plan", "what would be changed, and why"),
     ):
-        one = command(name, text, tree=True, profiles=True)
-        one.add_argument("--explain", action="store_true", help="also each key's origin, and its effect on this node")
+        sub = command(name, text, tree=True, profiles=True)
+        sub.add_argument("--explain", action="store_true", help="also each key's origin, and its effect on this node")
     command("topology", "what the machine is made of", tree=True)
     command("pools", "the pools of CPUs that the profile gives this machine", tree=True, profiles=True)
     for name in ("topology", "pools"):
@@ -87,13 +87,13 @@ def parser() -> argparse.ArgumentParser:
         "--to", metavar="N|HASH", default="1", help="how many profiles back, or the hash of one kept (corral history)"
     )
     command("history", "the profile in force and those applied before it")
-    for one in (now, back):
-        one.add_argument(
+    for sub in (now, back):
+        sub.add_argument(
             "--force",
             action="store_true",
             help="also on a paused node, and also with a profile that went back unconfirmed, or goes back now",
         )
-        one.add_argument(
+        sub.add_argument(
             "--confirm-timeout",
             metavar="DURATION",
             default="0s",
@@ -168,7 +168,7 @@ def run(words: t.Sequence[str]) -> int:
 
 
 def handler(command: str) -> Handler:
-    """The function of a command. Only its own module is loaded: the timer of garbage collection runs one each minute."""
+    """The function of a command. Only its module is loaded: the timer of garbage collection runs a command each minute."""
     if command in ("man", "completion"):
         return do_man if command == "man" else do_completion
     if command == "gc":

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The command confirm: keep the unconfirmed profile, or (the timer's call) go back when no confirmation came in time."""
+"""The command confirm: keep the unconfirmed profile, or (called by the timer) go back when no confirmation came in time."""
 
 from __future__ import annotations
 
@@ -29,66 +29,66 @@ def do_confirm(host: Host, args: argparse.Namespace) -> int:
     if args.tick:
         ask_command(host)
         return locked_run.locked(host, lambda: go_back(host), publish=locked_run.published_by_work)
-    found = data(locked_run.locked(host, lambda: confirming.keep(host, args.hash)))
-    command_output.show(args, found, found["report"], schema=False)
+    report = data(locked_run.locked(host, lambda: confirming.keep(host, args.hash)))
+    command_output.show(args, report, report["report"], schema=False)
     return IN_SYNC
 
 
-def data(found: t.Optional[Pending]) -> Confirmed:
-    """What was kept, as JSON data."""
-    if found is None:
+def data(confirmed: t.Optional[Pending]) -> Confirmed:
+    """The confirmed profile as JSON data."""
+    if confirmed is None:
         return {"schema": SCHEMA, "confirmed": None, "report": ["no profile is unconfirmed"]}
-    kept: KeptProfile = {"name": found.name, "hash": found.hash}
-    return {"schema": SCHEMA, "confirmed": kept, "report": [f"kept: profile {found.name} ({found.hash})"]}
+    kept: KeptProfile = {"name": confirmed.name, "hash": confirmed.hash}
+    return {"schema": SCHEMA, "confirmed": kept, "report": [f"kept: profile {confirmed.name} ({confirmed.hash})"]}
 
 
 def ask_command(host: Host) -> None:
-    """Confirm what the node confirms by itself, where its command succeeds. It runs without the lock, and after the change."""
-    found = locked_run.locked(host, lambda: confirming.awaiting_command(host), publish=locked_run.published_by_work)
-    if found is None:
+    """Confirm the profile where its own command succeeds. The command runs without the lock, after the change."""
+    waiting = locked_run.locked(host, lambda: confirming.awaiting_command(host), publish=locked_run.published_by_work)
+    if waiting is None:
         return
-    said = confirming.run_command(host, found)
-    name = unconfirmed_file.named(found)[0]
+    said = confirming.run_command(host, waiting)
+    name = unconfirmed_file.named(waiting)[0]
     if said:
-        if unconfirmed_file.log_now(host, found, said):
+        if unconfirmed_file.log_now(host, waiting, said):
             tick.notice(f"{name} is not confirmed yet: {said}", priority=4)
         return
 
     def keep() -> t.Optional[Pending]:
-        # It may have been confirmed, or replaced, meanwhile.
-        return confirming.keep(host, found.hash) if confirming.awaiting_command(host) == found else None
+        # The profile may have been confirmed or replaced meanwhile.
+        return confirming.keep(host, waiting.hash) if confirming.awaiting_command(host) == waiting else None
 
     if locked_run.locked(host, keep) is not None:
-        tick.notice(f"{name} is confirmed: {found.command[0]} succeeded")
+        tick.notice(f"{name} is confirmed: {waiting.command[0]} succeeded")
 
 
 def go_back(host: Host) -> int:
-    """corral-confirm.service, every few seconds while a profile is unconfirmed."""
+    """corral-confirm.service: go back when the time is over. It runs every few seconds while a profile is unconfirmed."""
     try:
-        found, outcome = confirming.tick(host)
+        unsettled, outcome = confirming.tick(host)
     except CorralError as error:
-        found = profile_in_force.expired(host)
-        if found is None:
+        unsettled = profile_in_force.expired(host)
+        if unsettled is None:
             raise
-        return failed(host, found, str(error))
-    if found is None or outcome is None:
+        return failed(host, unsettled, str(error))
+    if unsettled is None or outcome is None:
         return IN_SYNC
     if outcome.error or outcome.leftovers:
-        return failed(host, found, "; ".join(filter(None, (outcome.error, *outcome.leftovers))))
-    name, before = unconfirmed_file.named(found, "what there was before Corral")
-    why = f"was not confirmed: {found.why_back}" if found.command else f"was {found.why_back}"
-    if found.failed:
+        return failed(host, unsettled, "; ".join(filter(None, (outcome.error, *outcome.leftovers))))
+    name, before = unconfirmed_file.named(unsettled, "what there was before Corral")
+    why = f"was not confirmed: {unsettled.why_back}" if unsettled.command else f"was {unsettled.why_back}"
+    if unsettled.failed:
         why = "failed and could not be undone at once"
     tick.notice(f"{name} {why}: went back to {before}", priority=4)
     publish_and_log(host, outcome)
     return IN_SYNC
 
 
-def failed(host: Host, found: Pending, said: str) -> int:
-    """The way back failed, and is tried again. What was logged already is no failure of the unit either: systemd logs those."""
-    if not unconfirmed_file.log_now(host, found, said):
+def failed(host: Host, unsettled: Pending, said: str) -> int:
+    """Report that going back failed; it is tried again. A failure that is logged already is no ERROR: systemd would log it each time."""
+    if not unconfirmed_file.log_now(host, unsettled, said):
         return DIFFERS
-    tick.notice(f"{unconfirmed_file.named(found)[0]} was not confirmed, and going back failed: {said}", priority=3)
+    tick.notice(f"{unconfirmed_file.named(unsettled)[0]} was not confirmed, and going back failed: {said}", priority=3)
     return ERROR
 
 

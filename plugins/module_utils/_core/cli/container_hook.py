@@ -6,8 +6,8 @@
 """The hook that a container engine runs before the first instruction of a pod's container (createRuntime of the OCI runtime
 specification): it sets the limits that the container was granted.
 
-Its words come from Corral's CDI spec, and the engine writes the container's state to its standard input. A start waits for it, so
-it imports little.
+The hook's words come from Corral's CDI spec, and the engine writes the container's state to the hook's standard input. The start of the
+container waits for the hook, so this file imports little.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from ..host.files import Host
 from ..model.values.errors import CorralError, refusal
 
 SCORE, CPUS, SWAP = "oom_score_adj", "cpuset.cpus", "memory.swap.max"
-EXCLUSIVE = "/corral_"  # how the slices begin that have CPUs of their own (schema_types.EXCLUSIVE_PREFIX)
+EXCLUSIVE = "/corral_"  # the beginning of slices with their own CPUs (schema_types.EXCLUSIVE_PREFIX)
 FILE = re.compile(r"cpuset\.cpus|cpu\.(max|weight)|memory\.(swap\.)?max|pids\.max", re.ASCII)
 ROOT = "/sys/fs/cgroup"
 KERNEL_LOG = "/dev/kmsg"
 
 
 def run(host: Host, words: t.Sequence[str], state: t.IO[str] = sys.stdin) -> int:
-    """Set what the words say ("FILE=VALUE") for the container whose state is read; the exit code. Raises CorralError."""
+    """Set the limits in the words ("FILE=VALUE") for the container whose state is read. Returns the exit code. Raises CorralError."""
     try:
         set_limits(host, words, state.read())
     except CorralError as error:
-        # crun sends what a hook prints to /dev/null (containers/crun#353): Podman says no more than that the hook failed.
+        # crun sends a hook's output to /dev/null (containers/crun#353), and Podman says only that the hook failed.
         with contextlib.suppress(OSError):
-            # Without its end the kernel shows a line only once the next one comes.
+            # Without a line feed the kernel shows a line only with the next line.
             host.write_value(KERNEL_LOG, f"<3>corral: container --start: {error}\n")
         raise
     return IN_SYNC
 
 
 def set_limits(host: Host, words: t.Sequence[str], state: str) -> None:
-    """Set what the words say for the container of this state. Raises CorralError."""
+    """Set the limits in the words for the container of this state. Raises CorralError."""
     pid = process_of(state)
     group = group_of(host, pid)
     for word in words:
@@ -56,11 +56,11 @@ def set_limits(host: Host, words: t.Sequence[str], state: str) -> None:
         else:
             raise refusal("is not a limit of a container", path=name, value=value)
         if name == CPUS and not group.startswith(EXCLUSIVE):
-            # The CPUs are in no other slice. At the top of the tree they would also make the partition of its slice invalid.
+            # No other slice has these CPUs. A container at the top of the tree that requests them would make the slice's partition invalid.
             said = f"the container has CPUs {value} of its own, and is not in the slice that has them: start it with --cgroup-parent"
             said += ", that of a Quadlet file with Slice= in [Service]"
             raise refusal(said, path=f"/proc/{pid}/cgroup", value=group)
-        # There is no limit without the file, either. Without that of swap the kernel counts none; the kubelet leaves it out, too.
+        # Without its file a limit cannot exist. Without the file of swap the kernel counts no swap; the kubelet skips the limit too.
         needs_none = name == SWAP or value.partition(" ")[0] == "max"
         if name != SCORE and needs_none and not host.exists(path):
             continue
@@ -73,7 +73,7 @@ def set_limits(host: Host, words: t.Sequence[str], state: str) -> None:
 
 
 def process_of(text: str) -> int:
-    """The first process of a container, by its state."""
+    """The PID of a container's first process, by the container's state. Raises CorralError."""
     try:
         pid = json.loads(text)["pid"]
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -86,7 +86,7 @@ def process_of(text: str) -> int:
 
 
 def group_of(host: Host, pid: int) -> str:
-    """The control group of a process, below the root of all. Raises CorralError where it is not that of a container."""
+    """The control group of a container's process, below the root. Raises CorralError for a process of no container."""
     lines = (host.read(f"/proc/{pid}/cgroup") or "").splitlines()
     group = next((line[len("0::") :] for line in lines if line.startswith("0::")), "")
     inner = f"/{container_groups.INNER}"

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The command devices: which devices of the node belong to which resource of the profile, and who has them; those of a kubelet as well."""
+"""The command devices: the devices of each resource in the profile, and the workloads that have them; with --kubelet, the kubelet's."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ def do_devices(host: Host, args: argparse.Namespace) -> int:
     if args.check:
         run_device_checks.check_unknown(host, declared, all_again=True)
     grants = workload_files.grants_in_force(host) if host.exists(state.STATE) else ()
-    found = checked_devices.devices_to_give(host, declared.devices, grants)
-    command_output.show(args, device_table.to_data(found, grants), device_table.lines(found, grants))
-    return IN_SYNC if device_table.is_whole(found, grants) and not found.problems else DIFFERS
+    known = checked_devices.devices_to_give(host, declared.devices, grants)
+    command_output.show(args, device_table.to_data(known, grants), device_table.lines(known, grants))
+    return IN_SYNC if device_table.is_whole(known, grants) and not known.problems else DIFFERS
 
 
 def of_kubelet(host: Host, args: argparse.Namespace) -> int:
-    """The devices that the kubelet's own device manager has given out."""
-    from ..pipeline import kubelet_inspection  # The passes of device checks do without.
+    """corral devices --kubelet: the devices that the kubelet's device manager has given to containers."""
+    from ..pipeline import kubelet_inspection  # Imported here: passes of device checks do not need it.
     from ..reports import kubelet_report
 
     if args.profile:
         raise refusal(
             "is about the devices of a profile, and the kubelet gives out others: leave it out", path="--profile"
         )
-    file, found = kubelet_inspection.devices(host)
-    entries = found.entries if found else ()
+    file, grants = kubelet_inspection.devices(host)
+    entries = grants.entries if grants else ()
     command_output.show(
         args, kubelet_report.devices_data(file, entries), kubelet_report.devices_lines(file, entries), schema=False
     )

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""corral diff: what differs between two machines, or between two files that Corral wrote."""
+"""corral diff: the differences between two machines, or between two files that Corral wrote."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..pipeline import declared_profile
 from ..reports import data_diff
 from . import command_output
 
-MOST_JSON = 64 << 20  # bytes; their values take several times as many
+MOST_JSON = 64 << 20  # bytes; the parsed values take several times as many
 MACHINE = "a machine"
 
 
@@ -37,20 +37,19 @@ def do_diff(dummy_host: Host, args: argparse.Namespace) -> int:
             f"is {kinds[1]}, and {args.before} is {kinds[0]}: compare two machines or two JSON files",
             path="AFTER", value=args.after,
         )  # fmt: skip
-    for path, (kind, one) in zip((args.before, args.after), sides):
-        if (
-            kind == MACHINE and not one["topology"]["online"]
-        ):  # Nothing differs between two folders that are no machines.
+    for path, (kind, data) in zip((args.before, args.after), sides):
+        # Without this check two folders that are no machines would not differ.
+        if kind == MACHINE and not data["topology"]["online"]:
             raise refusal("shows no CPU: give the folder of a machine, which holds proc, sys and etc", path=path)
-    found = data_diff.differences(sides[0][1], sides[1][1])
+    differences = data_diff.differences(sides[0][1], sides[1][1])
     names = printable(args.before), printable(args.after)
-    data = {"before": names[0], "after": names[1], "differences": [one._asdict() for one in found]}
-    command_output.show(args, data, data_diff.lines(found) or ["nothing differs"])
-    return DIFFERS if found else IN_SYNC
+    output = {"before": names[0], "after": names[1], "differences": [row._asdict() for row in differences]}
+    command_output.show(args, output, data_diff.lines(differences) or ["nothing differs"])
+    return DIFFERS if differences else IN_SYNC
 
 
 def side(path: str) -> tuple[str, t.Any]:
-    """What is compared, and of which kind it is: "a machine" or "JSON". Raises CorralError."""
+    """The kind of a side ("a machine" or "JSON"), and its data. Raises CorralError."""
     data = None if os.path.isdir(path) else json_of(path)
     if data is not None:
         return "JSON", data
@@ -59,7 +58,7 @@ def side(path: str) -> tuple[str, t.Any]:
 
 
 def json_of(path: str) -> t.Any:
-    """The data of a JSON file; None where it is none. Raises CorralError for one that cannot be read."""
+    """The data of a JSON file; None for another file. Raises CorralError for an unreadable file."""
     try:
         data = user_file.read(path, MOST_JSON)
         if len(data) <= MOST_JSON:
@@ -74,7 +73,7 @@ def json_of(path: str) -> t.Any:
 
 
 def machine(host: Host) -> dict[str, t.Any]:
-    """A machine as plain data: its topology, and the profile that is declared there."""
+    """A machine as plain data: its topology, and its declared profile."""
     try:
         declared = declared_profile.in_force(host)
         shown: t.Any = None if declared is None else profile.to_data(declared)

@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """The program of corral-grant@.service: the admission of a workload before its start, and the release after its stop.
 
-A start waits for it, so it loads no more of the command line than this.
+A workload's start waits for it, so it loads nothing else of the command line.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from ..pipeline.admit_workload import Admission
 if t.TYPE_CHECKING:
     from ..model.workload.grants import Grant
 
-# A run that has ended releases its grant within moments, or after the runs before it in the queue.
+# A run that ends releases its grant within moments, or after the runs before it in the queue.
 ENDING_SECONDS = 60.0
-MOMENT_SECONDS = 3.0  # within which systemd notices that a unit's last process has ended
+MOMENT_SECONDS = 3.0  # in which systemd notices that a unit's last process has ended
 
 
 def run(host: Host, words: t.Sequence[str]) -> int:
@@ -39,16 +39,16 @@ def run(host: Host, words: t.Sequence[str]) -> int:
     if words[0] == "release":
         return stop(host, words[-1], os.environ.get("INVOCATION_ID", ""))
     name = started_name(words[-1])
-    # The run is that of the unit that holds the grant, whichever of the two units asks for it.
+    # The run id is that of the unit that holds the grant, whichever of the two units asks.
     holder = workload_state.run_of(host, name)
     if holder is None:
-        # It has stopped since nothing needs it, and what this start was for was cancelled; any other start may not begin.
+        # Nothing needs the unit any more, so it has stopped, and the start was cancelled; no start may begin without it.
         sys.stdout.write(f"{name}: {workload_units.grant_unit(name)} is not active, so nothing is granted\n")
         return IN_SYNC
     try:
         said = shown(name, started(host, name, holder).grant)
     except admit_workload.Undeclared as error:
-        # Its workload left the profile while another run still needs the unit's drop-in: it starts without a grant.
+        # The workload left the profile, but another run still needs the unit's drop-in: the unit starts without a grant.
         said = f"{error}: it shares"
         let_start(host, name)
     sys.stdout.write(f"{said}\n")
@@ -56,7 +56,7 @@ def run(host: Host, words: t.Sequence[str]) -> int:
 
 
 def stop(host: Host, instance: str, run_id: str) -> int:
-    """Release the grant of a run. Nothing is done at a shutdown: no run survives it, and the next boot begins without grants."""
+    """Release the grant of a run; not at a shutdown: no run survives it, and the next boot begins without grants."""
     if host.run("systemctl", "is-system-running").out.strip() == "stopping":
         return IN_SYNC
 
@@ -73,12 +73,12 @@ def stop(host: Host, instance: str, run_id: str) -> int:
 
 
 def shown(name: str, grant: t.Optional[Grant]) -> str:
-    """A workload's grant, on one line."""
+    """A workload's grant on one line."""
     return f"{name}: {grant_text(grant)}, in {grant.slice}" if grant else f"{name}: released"
 
 
 def started_name(escaped: str) -> str:
-    """The workload whose grant a unit asks for by its own instance's name. Raises CorralError."""
+    """The name of the workload whose grant a unit requests by its instance name. Raises CorralError."""
     name = workload_name(escaped)
     if name is None:
         message = (
@@ -93,9 +93,9 @@ def started_name(escaped: str) -> str:
 
 
 def started(host: Host, name: str, run: str) -> Admission:
-    """Admit a workload that is about to start; while the run of another workload is just ending, wait for its resources."""
+    """Admit a workload that is about to start. If another workload's run is just ending, wait for its resources."""
     if host.exists(f"{ETC}/{device_check_units.TIMER}"):
-        from ..pipeline import run_device_checks  # Only where a profile has such checks.
+        from ..pipeline import run_device_checks  # Imported here: only profiles with checks need it.
 
         run_device_checks.check_before_start(host)
     begin = time.monotonic()
@@ -111,20 +111,20 @@ def started(host: Host, name: str, run: str) -> Admission:
 
 
 def granted(host: Host, name: str, run: str) -> Admission:
-    """Grant a workload its start, and have systemd see that it may begin. Raises CorralError."""
-    found = admit_workload.start(host, name, run)
-    if found.grant is not None and found.grant.hold == RUNNING and found.grant.unit:
+    """Grant a workload its start, and let systemd begin it. Raises CorralError."""
+    admission = admit_workload.start(host, name, run)
+    if admission.grant is not None and admission.grant.hold == RUNNING and admission.grant.unit:
         let_start(host, name)
-    return found
+    return admission
 
 
 def let_start(host: Host, name: str) -> None:
-    """Make the files without which systemd does not start the unit."""
+    """Write the files without which systemd does not start the unit."""
     if "@" in name:
         host.write_file(workload_units.unit_file(name), "")
     host.write_file(workload_units.granted_file(name), "")
 
 
-def published(host: Host, found: Admission) -> None:
+def published(host: Host, admission: Admission) -> None:
     """Publish the pools at once: readers of pools.env must stop using the CPUs of a workload."""
-    locked_run.published_pools(host, found.outcome)
+    locked_run.published_pools(host, admission.outcome)

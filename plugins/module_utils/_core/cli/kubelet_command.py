@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The command kubelet: the configuration that a node's kubelet uses, and findings that it does not report."""
+"""The command kubelet: the configuration in force of a node's kubelet, and findings that the kubelet does not report."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def do_kubelet(host: Host, args: argparse.Namespace) -> int:
                 "changes containers of this machine: leave it out for a copy of another one", path="--mend-shared"
             )
         mended = locked_run.locked(host, lambda: kubelet_mending.mend(host), publish=locked_run.published_by_work)
-    found = kubelet_since.dated(host, kubelet_inspection.inspect(host), keep=host.live)
+    seen = kubelet_since.dated(host, kubelet_inspection.inspect(host), keep=host.live)
     said = kubelet_report.mended_lines(mended)
-    command_output.show(args, kubelet_report.to_data(found, said), [*said, *kubelet_report.lines(found)], schema=False)
-    differs = found.findings or found.refusals or found.config.problems or found.drift
+    command_output.show(args, kubelet_report.to_data(seen, said), [*said, *kubelet_report.lines(seen)], schema=False)
+    differs = seen.findings or seen.refusals or seen.config.problems or seen.drift
     return DIFFERS if differs else IN_SYNC

@@ -54,10 +54,10 @@ if t.TYPE_CHECKING:
 
 def do_topology(host: Host, args: argparse.Namespace) -> int:
     """corral topology"""
-    found = sysfs.discover(host)
+    machine = sysfs.discover(host)
     if args.svg:
-        return drawn_as_svg(found, {})
-    command_output.show(args, topology.to_dict(found), cpu_map.topology_lines(found))
+        return drawn_as_svg(machine, {})
+    command_output.show(args, topology.to_dict(machine), cpu_map.topology_lines(machine))
     return IN_SYNC
 
 
@@ -72,14 +72,14 @@ def do_pools(host: Host, args: argparse.Namespace) -> int:
     return IN_SYNC
 
 
-def drawn_as_svg(found: Topology, assignments: dict[int, Assignment]) -> int:
+def drawn_as_svg(machine: Topology, assignments: dict[int, Assignment]) -> int:
     """Print the machine as a drawing."""
-    sys.stdout.write(machine_svg.drawing(found, assignments))
+    sys.stdout.write(machine_svg.drawing(machine, assignments))
     return IN_SYNC
 
 
 def planned(host: Host, args: argparse.Namespace) -> Plan:
-    """The plan of a profile on this host, of the agent's units as well where it is installed."""
+    """The plan of a profile on this host; where the agent is installed, with the plan of its units."""
     declared, broken = command_output.the_profile(host, args.profile), None
     if args.profile is None:
         in_force, broken = profile_in_force.read(host)
@@ -88,7 +88,7 @@ def planned(host: Host, args: argparse.Namespace) -> Plan:
         declared = in_force or declared
     run_device_checks.check_unknown(host, declared, writes=False)
     fresh = not declared_profile.applied_already(host, declared)
-    # Without a file it is what differs, as a tick finds it; with one it is what a run with that profile would do, or refuse.
+    # Without a file: the differences, as a tick finds them. With a file: what a run with that profile would do or refuse.
     context = planning.compile_profile(host, declared, "tick" if args.profile is None else "rollout", fresh=fresh)
     plan = tick.plan_node(host, context) if context.in_tick else plan_of_run(host, context)
     if broken is not None:
@@ -98,7 +98,7 @@ def planned(host: Host, args: argparse.Namespace) -> Plan:
 
 
 def refused_without_force(host: Host, declared: Profile) -> tuple[str, ...]:
-    """The note on a profile that a run applies with force only: it went back, or the node goes back from it now."""
+    """A note if a run would apply the profile only with force: the node went back from it, or does now."""
     try:
         confirming.refuse(host, declared, confirming.AT_ONCE)
     except CorralError as error:
@@ -107,7 +107,7 @@ def refused_without_force(host: Host, declared: Profile) -> tuple[str, ...]:
 
 
 def plan_of_run(host: Host, context: Context) -> Plan:
-    """The plan of a run that applies a profile, and of the agent's units as they are installed."""
+    """The plan of a run that applies a profile, with the plan of the installed agent's units."""
     plan, options = planning.plan_profile(host, context), agent_install.installed(host)
     return plan if options is None else planning.joined(plan, planning.plan_agent(host, options))
 
@@ -139,7 +139,7 @@ def do_plan(host: Host, args: argparse.Namespace) -> int:
 
 
 def origins_of(host: Host, path: t.Optional[str], declared: Profile) -> dict[str, str]:
-    """The origin of each key: the file, or the origins that the node keeps."""
+    """The origin of each key: the file, or the origins in the node's record."""
     data = profile.to_data(declared)
     if path is None:
         return declaration.read_origins(host, data)
@@ -157,9 +157,9 @@ def do_profile(host: Host, args: argparse.Namespace) -> int:
         data = profile.to_data(command_output.the_profile(host, None))
         command_output.show(args, data, yaml_text.text(data).splitlines(), schema=False)
         return IN_SYNC
-    found = describing.describe(host, args.name)
-    command_output.show(args, found.data, found.text.splitlines(), schema=False)
-    for note in found.notes if args.json else ():
+    described = describing.describe(host, args.name)
+    command_output.show(args, described.data, described.text.splitlines(), schema=False)
+    for note in described.notes if args.json else ():
         sys.stderr.write(f"corral: {note}\n")
     return IN_SYNC
 
@@ -176,7 +176,7 @@ def do_reconcile(host: Host, args: argparse.Namespace) -> int:
 
 
 def with_agent(host: Host, outcome: Outcome) -> Outcome:
-    """Correct the agent's own units as well, where it is installed, as a tick does: corral drift names them with the rest."""
+    """The outcome with corrections of the installed agent's units, which corral drift reports too."""
     options = agent_install.installed(host)
     if options is None or outcome.error:
         return outcome
@@ -197,7 +197,7 @@ def with_agent(host: Host, outcome: Outcome) -> Outcome:
 def applied(host: Host, args: argparse.Namespace, declare: t.Callable[[], Outcome]) -> int:
     """Apply a profile now, as the module does, and print the result.
 
-    The profile is read while the lock is held: the run that held it before may have declared another.
+    ``declare`` reads the profile while the lock is held: the run that held the lock before may have declared another profile.
     """
 
     def work() -> Outcome:
@@ -265,7 +265,7 @@ def do_snapshot(host: Host, args: argparse.Namespace) -> int:
     try:
         planned(host, argparse.Namespace(profile=None))
     except CorralError:
-        pass  # A machine without a profile, or one that does not fit, can be recorded all the same.
+        pass  # A machine without a profile, or with an unfit one, can be recorded too.
     with contextlib.suppress(CorralError):
         describing.describe(host)
     target = args.output or f"corral-{os.uname().nodename}.tar.gz"

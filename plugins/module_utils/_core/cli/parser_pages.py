@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The manual page (man(7)) and the completion of bash, both made of the parser of the command line."""
+"""The manual page (man(7)) and the completion for bash, both made from the command line's parser."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PATHS = ("FILE", "TREE", "BEFORE", "AFTER")
 
 
 class Command(NamedTuple):
-    """A command as the parser has it, without what it hides."""
+    """A command of the parser, without hidden options."""
 
     name: str
     text: str
@@ -45,14 +45,14 @@ class Command(NamedTuple):
 def commands(top: argparse.ArgumentParser) -> list[Command]:
     """The commands of a parser in their order."""
     groups = [action for action in top._actions if isinstance(action, argparse._SubParsersAction)]
-    found = []
+    rows = []
     for group in groups:
-        for name, one in group.choices.items():
-            shown = [action for action in one._actions if action.help != argparse.SUPPRESS and action.dest != "help"]
+        for name, parser in group.choices.items():
+            shown = [action for action in parser._actions if action.help != argparse.SUPPRESS and action.dest != "help"]
             options = tuple(action for action in shown if action.option_strings)
             arguments = tuple(action for action in shown if not action.option_strings)
-            found.append(Command(name, one.description or "", options, arguments))
-    return found
+            rows.append(Command(name, parser.description or "", options, arguments))
+    return rows
 
 
 # The manual page
@@ -83,7 +83,7 @@ def man_page(top: argparse.ArgumentParser, version: str) -> str:
 
 
 def roff(text: str) -> str:
-    """A text as roff: its hyphens and backslashes, and no line that begins with a request."""
+    """A text as roff: hyphens and backslashes escaped, and no line that begins like a request."""
     escaped = text.replace("\\", "\\e").replace("-", "\\-").replace("%%", "%")
     return re.sub(r"(?m)^([.'])", r"\\&\1", escaped)
 
@@ -94,7 +94,7 @@ def sentence(text: str) -> str:
 
 
 def metavar(action: argparse.Action) -> str:
-    """What stands for a value."""
+    """The word that stands for a value."""
     if isinstance(action.metavar, str):
         return action.metavar
     if action.choices:
@@ -111,23 +111,23 @@ def takes_value(option: argparse.Action) -> bool:
 
 
 def bash_completion(top: argparse.ArgumentParser) -> str:
-    """A script for bash: commands, their options, choices, and files where a value is one."""
-    found = commands(top)
+    """A script for bash: commands, options, choices, and files where a value is a file."""
+    known = commands(top)
     cases = []
-    for command in found:
+    for command in known:
         words = [word for option in command.options for word in option.option_strings]
-        files = any(metavar(one) in PATHS for one in command.arguments)
-        choices = [str(choice) for one in command.arguments for choice in one.choices or ()]
+        files = any(metavar(argument) in PATHS for argument in command.arguments)
+        choices = [str(choice) for argument in command.arguments for choice in argument.choices or ()]
         cases.append(
             f"    {command.name}) words='{' '.join([*choices, *words, '--help'])}' files={'yes' if files else ''} ;;"
         )
     values = {
         f"    {'|'.join(option.option_strings)}) {value_of(option)}; return ;;"
-        for command in found
+        for command in known
         for option in command.options
         if takes_value(option)
     }
-    names = " ".join(command.name for command in found)
+    names = " ".join(command.name for command in known)
     return "\n".join([
         "# Completion of corral for bash. Made by: corral completion",
         "_corral() {",
@@ -152,7 +152,7 @@ def bash_completion(top: argparse.ArgumentParser) -> str:
 
 
 def value_of(option: argparse.Action) -> str:
-    """What completes the value of an option."""
+    """The shell command that completes the value of an option."""
     if metavar(option) in PATHS:
         return 'COMPREPLY=($(compgen -f -- "$word"))'
     if option.choices:

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A profile in a file of the user, JSON or YAML: data, or a refusal that names the file.
+"""A profile in a user's file, JSON or YAML: its data, or a refusal that names the file.
 
-The usual loaders silently take the last of two equal keys; here they are refused.
+Of two equal keys in a mapping the usual loaders silently take the last; here they are refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..model.values.errors import refusal
 
 
 def read(path: str, name: str = "") -> str:
-    """The text of a file that a user names, whole; a refusal calls it by that name. Raises CorralError."""
+    """The whole text of a file that a user names; refusals call the file ``name``. Raises CorralError."""
     try:
         data = user_file.read(path, READ_LIMIT)
         if len(data) > READ_LIMIT:
@@ -34,10 +34,10 @@ def read(path: str, name: str = "") -> str:
 
 
 def load(text: str, path: str) -> t.Any:
-    """The data of a profile file; ``path`` is what a refusal calls it. Raises CorralError."""
+    """The data of a profile file; refusals call the file ``path``. Raises CorralError."""
     try:
         data = json.loads(text, object_pairs_hook=unique)
-        check_bounds(data, lambda one: one.values() if isinstance(one, dict) else one if isinstance(one, list) else ())
+        check_bounds(data, lambda row: row.values() if isinstance(row, dict) else row if isinstance(row, list) else ())
         return data
     except (DuplicateKey, OutOfBounds) as error:
         raise refusal(str(error), path=path) from None
@@ -58,12 +58,12 @@ def load(text: str, path: str) -> t.Any:
     except (yaml.YAMLError, ValueError) as error:
         raise refusal(yaml_error.line(error), path=path) from None
     except (AttributeError, LookupError):
-        # So PyYAML fails at a value that its tag does not fit: `!!int ""`, `!!bool maybe`, `!!timestamp soon`.
+        # PyYAML's error for a value that its tag does not fit: `!!int ""`, `!!bool maybe`, `!!timestamp soon`.
         raise refusal("is not YAML: a value is not what its tag (!!) says: leave the tag out", path=path) from None
 
 
 def check_text(text: str, path: str) -> None:
-    """Raise CorralError for text that is not YAML, and for a key that is in a mapping twice; what its values mean is its loader's to say."""
+    """Raise CorralError for a text that is not YAML, or with a key twice in a mapping; the values are left to the text's own loader."""
     try:
         json.loads(text, object_pairs_hook=unique)
         return
@@ -73,7 +73,7 @@ def check_text(text: str, path: str) -> None:
         pass
     import yaml
 
-    # Ansible uses libyaml where PyYAML has it, which takes more: a tab between a key's colon and its value.
+    # Ansible uses libyaml where PyYAML has it. It accepts more: a tab between a key's colon and its value.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
     try:
         _checked(yaml, loader.get_single_node())
@@ -90,7 +90,7 @@ def check_text(text: str, path: str) -> None:
 
 
 def _load_yaml(yaml: t.Any, text: str) -> t.Any:
-    """As yaml.safe_load, but every mapping is checked as it is written, before merge keys (<<) add their keys."""
+    """As yaml.safe_load, but every mapping is checked as written, before merge keys (<<) add keys."""
     loader = yaml.SafeLoader(text)
     try:
         root = _checked(yaml, loader.get_single_node())
@@ -100,7 +100,7 @@ def _load_yaml(yaml: t.Any, text: str) -> t.Any:
 
 
 def _checked(yaml: t.Any, root: t.Any) -> t.Any:
-    """The node of a document, of which no mapping has a key twice. Raises DuplicateKey, and ValueError for one that is out of bounds."""
+    """The root node of a document. Raises DuplicateKey for a mapping with a key twice, and OutOfBounds, a ValueError."""
     check_bounds(root, lambda node: () if isinstance(node.value, str) else parts_of(node))
     todo, seen = [root], set()
     while todo:
@@ -115,8 +115,8 @@ def _checked(yaml: t.Any, root: t.Any) -> t.Any:
 
 
 def parts_of(node: t.Any) -> list[t.Any]:
-    """The nodes within a mapping, its keys among them, or within a sequence."""
-    return [part for one in node.value for part in (one if isinstance(one, tuple) else (one,))]
+    """The nodes in a mapping, keys included, or in a sequence."""
+    return [part for entry in node.value for part in (entry if isinstance(entry, tuple) else (entry,))]
 
 
 def _refuse_twice(mapping: t.Any) -> None:

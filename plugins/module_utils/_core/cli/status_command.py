@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The command status: what the last tick published, as text."""
+"""The command status: what the last tick published, as text, JSON or a page."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def do_status(host: Host, args: argparse.Namespace) -> int:
 
 
 def published_now(host: Host) -> dict[str, t.Any]:
-    """The status that was published last, as it holds now; empty without one."""
+    """The last published status, judged by now; empty without a status."""
     status = status_file.last_status(host)
     return status_now.judged(host, status) if status else {}
 
 
 def do_fact(host: Host) -> int:
-    """What /etc/ansible/facts.d/corral.fact prints: the status for ansible_local.corral; setup(7) takes it of a program that exits with 0."""
+    """The output of /etc/ansible/facts.d/corral.fact: the status for ansible_local.corral. setup(7) needs exit code 0."""
     status = published_now(host)
     if not status:
         raise refusal(why_no_status(host), path=state.STATUS)
@@ -56,7 +56,7 @@ def do_fact(host: Host) -> int:
 
 
 def why_no_status(host: Host) -> str:
-    """Why there is no status to be read, and what to do."""
+    """Why there is no readable status, and what to do."""
     if not state.there(host, state.AGENT):
         return "there is none, since the agent is not installed: install it with corral.node.agent, or with the role"
     if not state.there(host, state.DECLARED):
@@ -65,7 +65,7 @@ def why_no_status(host: Host) -> str:
 
 
 def status_data(host: Host, status: dict[str, t.Any]) -> dict[str, t.Any]:
-    """The status (published_now), the last passes of garbage collection, and the program now: what ``corral status --json`` prints."""
+    """The data of ``corral status --json``: the status (published_now), the last passes of garbage collection, and the program's state."""
     return {**status, "gc": state.read_published(host, state.GC_STATUS), "program": program_check.installed(host)}
 
 
@@ -78,5 +78,5 @@ def show_tenants(host: Host, args: argparse.Namespace) -> int:
 
     rows = tenant_table.rows(context)
     command_output.show(args, {"tenants": rows}, tenant_table.lines(rows))
-    exceeded = any(one["used"] > one["hard"] for row in rows for one in row["quota"])
+    exceeded = any(quota["used"] > quota["hard"] for row in rows for quota in row["quota"])
     return DIFFERS if exceeded else IN_SYNC

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""corral status --html: one page with what the last tick found, first what differs, and the CPUs as the kernel shows them now."""
+"""corral status --html: a page with the differences that the last tick found, and the CPUs as the kernel shows them now."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COLUMNS = ("workload", "class", "hold", "CPUs", "memory on", "requests", "limits
 
 
 def page(host: Host, status: dict[str, t.Any]) -> str:
-    """The page of a node whose last tick published this status."""
+    """The page of a node with its last published status."""
     name = (host.read("/proc/sys/kernel/hostname") or "node").strip()
     parts = [Part("What differs", html_page.listed(status_text.item_lines(status), "differs"))]
     try:
@@ -38,21 +38,21 @@ def page(host: Host, status: dict[str, t.Any]) -> str:
 
 
 def machine_parts(host: Host, context: Context) -> list[Part]:
-    """The map of the CPUs as they are, or as declared where the kernel does not show it, and the workloads."""
+    """The map of the CPUs in force (as declared, where the kernel does not show them), and the workloads."""
     declared = cpu_assignment.declared(context.pools, context.grants)
     now = observed_assignment.observe(host, context)
     said = "CPUs as they are" if now is not None else "CPUs as the profile declares them"
     if context.profile.cpu is None:
         said, declared = "CPUs, without pools", {}
     drawn = machine_svg.drawing(context.topology, declared if now is None else now, declared, title=said)
-    found = workload_table.rows(context.workloads) if context.workloads is not None else []
+    workloads = workload_table.rows(context.workloads) if context.workloads is not None else []
     rows = [
         (
-            *workload_table.cells(one),
-            workload_table.state_text(one),
-            change_text.moment(one["since"]) if one["since"] else "-",
+            *workload_table.cells(row),
+            workload_table.state_text(row),
+            change_text.moment(row["since"]) if row["since"] else "-",
         )
-        for one in found
+        for row in workloads
     ]
     budget = html_page.listed(workload_table.budget_lines(context)) if rows else ""
     return [
@@ -65,14 +65,14 @@ def machine_parts(host: Host, context: Context) -> list[Part]:
 
 
 def hugepages(status: t.Mapping[str, t.Any]) -> str:
-    """The declared pools of hugepages, and what there is."""
+    """The declared pools of hugepages, and their present pages."""
     rows = [
         [
-            one["size"],
-            "the machine" if one["node"] is None else f"node {one['node']}",
-            str(one["wanted"]),
-            str(one["actual"]),
+            pool["size"],
+            "the machine" if pool["node"] is None else f"node {pool['node']}",
+            str(pool["wanted"]),
+            str(pool["actual"]),
         ]
-        for one in status.get("hugepages") or []
+        for pool in status.get("hugepages") or []
     ]
     return html_page.table(("size", "where", "declared", "there"), rows, "Pools of hugepages, in pages")

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What the last tick published, as lines of text; with the CPU map of the profile in force."""
+"""What the last tick published, as lines of text with the CPU map of the profile in force."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def status_lines(host: Host, status: dict[str, t.Any], *, colour: bool = False) 
 
 
 def no_map(error: t.Union[CorralError, Unreadable]) -> str:
-    """Why there is no CPU map: every user may read the status, and root alone the profile."""
+    """Why there is no CPU map: every user may read the status, but only root the profile."""
     return f"no CPU map: {error.advised if isinstance(error, Unreadable) else error}"
 
 
@@ -52,7 +52,7 @@ def context_in_force(host: Host) -> t.Optional[Context]:
 
 
 def summary_lines(host: Host, status: dict[str, t.Any]) -> list[str]:
-    """What sums a node up: profile and verdict, what is paused, unconfirmed or wrong, the last change, exclusive CPUs."""
+    """The summary of a node: profile and verdict, what is paused, unconfirmed or wrong, the last change, exclusive CPUs."""
     age, why = status_now.age(host, status), status.get("stale")
     when = f"at {change_text.moment(int(status['time']))}" if age is None else f"{age} s ago"
     changes = [change_from_dict(item) for item in status.get("items", [])]
@@ -81,7 +81,7 @@ def summary_lines(host: Host, status: dict[str, t.Any]) -> list[str]:
 
 
 def unconfirmed_now(host: Host) -> t.Optional[RenderedUnconfirmed]:
-    """The unconfirmed profile, whose time may be over since the status was written; None where only root can look."""
+    """The unconfirmed profile now: its time may have ended since the status was written; None where only root can read it."""
     try:
         return status_file.unconfirmed(host)
     except Unreadable:
@@ -89,7 +89,7 @@ def unconfirmed_now(host: Host) -> t.Optional[RenderedUnconfirmed]:
 
 
 def item_lines(status: dict[str, t.Any]) -> list[str]:
-    """What differs, and since when."""
+    """The differences, and since when each exists."""
     rows = []
     for item in status.get("items", []):
         since = change_text.moment(item.get("since") or 0)
