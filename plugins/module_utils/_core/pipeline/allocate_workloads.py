@@ -59,7 +59,7 @@ NOTHING = Request()
 
 
 def concerns(host: Host, declared: Profile) -> bool:
-    """Whether there is anything to allocate: workloads with resources or tenants, or grants of some that were there."""
+    """Whether the profile has tenants or workloads with resources, or a checkpoint may have grants."""
     claims = any(one.has_resources for one in declared.workloads) or bool(declared.tenants)
     return claims or state.written_before(host, state.CHECKPOINT)
 
@@ -74,24 +74,20 @@ def allocate(
     fresh: bool = False,
     before: t.Mapping[str, str] = types.MappingProxyType({}),
 ) -> tuple[Pools, Workloads]:
-    """The pools that the grants leave, and the grants. ``base`` are the pools without any; ``fresh`` is a profile whose
-    hugepages are yet to be made; ``before`` has the kernel values that Corral has changed, as they were (context.py).
+    """The pools without the CPUs of grants, and the grants.
+
+    ``base`` are the pools before any grant; with ``fresh`` the profile's hugepages do not exist yet; ``before`` has the original
+    kernel values (context.py).
     """
     extra, unreadable = workload_files.admitted_or_damage(host) if request.admitted is None else (request.admitted, "")
     claims = [one for one in (*declared.workloads, *extra) if one.has_resources or declared.tenants]
-    found, notes = expanded(host, claims, request.start)
+    workloads, notes = expanded(host, claims, request.start)
+    listed = needs_of(host, declared, claims, workloads)
+    checkpoint, damage = workload_files.read_checkpoint(host, listed)
     if declared.tenants:
         from . import tenant_workloads  # A node without tenants does not load it.
 
-        listed = tenant_workloads.needs(host, declared, claims, found)
-    else:
-        listed = [
-            resource_requirements.of(one, declared.cpu.policy if declared.cpu else "none", declared.pids.per_workload)
-            for one in found
-        ]
-    checkpoint, damage = workload_files.read_checkpoint(host, listed)
-    if declared.tenants:
-        listed, kept = tenant_workloads.as_granted(host, declared, found, listed, checkpoint.grants, request.start)
+        listed, kept = tenant_workloads.as_granted(host, declared, workloads, listed, checkpoint.grants, request.start)
         notes += kept
     tables = memory_tables(host, declared, topology, fresh=fresh)
     inputs = AllocationInput(
@@ -109,19 +105,11 @@ def allocate(
     promised = {one.workload: one.blocks for one in checkpoint.grants}
     drift = numa_memory.drift(checkpoint.totals or tables, tables, promised)
     status = status._replace(lost_memory=drift.broken)
-    granted: list[Grant] = []
-    gone: list[Grant] = []
-    past = over_at_start(host, listed, checkpoint.grants, request.start) if request.start else ()
-    for one in checkpoint.grants:
-        ends = one.hold == RUNNING and (request.stop.get(one.workload) == one.instance or one.workload in past)
-        (gone if ends else granted).append(one)
-    allocated = admission.allocate(inputs, listed, granted, status)
-    allocated = allocated._replace(
-        events=(
-            *allocated.events,
-            *(admission.AllocationEvent(one.workload, one, None, "its run has ended") for one in gone),
-        )
-    )
+    ended = ended_grants(host, checkpoint.grants, listed, request)
+    lasting = [grant for grant in checkpoint.grants if grant not in ended]
+    allocated = admission.allocate(inputs, listed, lasting, status)
+    ends = [admission.AllocationEvent(grant.workload, grant, None, "its run has ended") for grant in ended]
+    allocated = allocated._replace(events=(*allocated.events, *ends))
     status = status._replace(evicted=evicted(host, listed, allocated.grants))
     if declared.tenants:
         listed = tenant_workloads.not_raised(listed, allocated)
@@ -147,10 +135,31 @@ def allocate(
     )
 
 
+def needs_of(
+    host: Host, declared: Profile, claims: t.Sequence[Workload], workloads: t.Sequence[Workload]
+) -> list[ResourceRequirements]:
+    """The needs of these workloads, with the defaults of their tenants. ``claims`` are the workloads as declared."""
+    if declared.tenants:
+        from . import tenant_workloads
+
+        return tenant_workloads.needs(host, declared, claims, workloads)
+    policy = declared.cpu.policy if declared.cpu else "none"
+    return [resource_requirements.of(workload, policy, declared.pids.per_workload) for workload in workloads]
+
+
+def ended_grants(
+    host: Host, granted: t.Sequence[Grant], listed: t.Sequence[ResourceRequirements], request: Request
+) -> list[Grant]:
+    """The grants whose run ended by this request: it stops the run, or starts the unit under another name."""
+    past = over_at_start(host, listed, granted, request.start) if request.start else ()
+    running = (grant for grant in granted if grant.hold == RUNNING)
+    return [one for one in running if one.workload in past or request.stop.get(one.workload) == one.instance]
+
+
 def never_granted(
     inputs: AllocationInput, listed: t.Iterable[ResourceRequirements], granted: t.Iterable[Grant]
 ) -> list[str]:
-    """A note on each workload with a grant for each run that has none, and whose starts would all be refused."""
+    """A note on each workload with hold: running whose starts would all be refused."""
     having = {one.workload for one in granted}
     waiting = {
         need.workload.name.partition(":")[0]: need
@@ -159,25 +168,25 @@ def never_granted(
     }
     refusals = {name: admission.refused_alone(inputs, need) for name, need in waiting.items()}
     return [
-        f"workload {name}: each of its starts would be refused on this node: {Problem(one.key, one.value, one.message).line()}"
-        for name, one in refusals.items()
-        if one is not None
+        f"workload {name}: each of its starts would be refused on this node: {Problem(refusal.key, refusal.value, refusal.message).line()}"
+        for name, refusal in refusals.items()
+        if refusal is not None
     ]
 
 
 def device_inventory(
     host: Host, declared: Profile, listed: t.Iterable[ResourceRequirements], checkpoint: Checkpoint
 ) -> t.Optional[Inventory]:
-    """The devices of the node; None where no workload asks for any or has some."""
+    """The devices of the node; None where no workload requests or has devices."""
     if not (any(need.devices for need in listed) or any(grant.devices for grant in checkpoint.grants)):
         return None
-    from ..host import checked_devices  # A node without them does not load it.
+    from ..host import checked_devices  # A node without devices does not load it.
 
     return checked_devices.devices_to_give(host, declared.devices, checkpoint.grants)
 
 
 def unknown_runs(listed: t.Iterable[ResourceRequirements], there: Inventory) -> dict[str, str]:
-    """The workloads that run with devices of a grant that is lost, each with its unit, or itself."""
+    """The workloads that run with devices of a lost grant, each with its unit (without a unit, its name)."""
     files = {need.workload.name: env_file(need.workload.name, need.workload.unit) for need in listed}
     return {name: there.runs[path] for name, path in files.items() if path in there.runs}
 
@@ -189,45 +198,51 @@ def expanded(
 
     An instance of a template that is about to start for the first time is known by its name alone (``starting``).
     """
-    found: list[Workload] = []
+    workloads: list[Workload] = []
     notes: list[str] = []
-    globs = [one.pattern for one in declared if one.is_unit and one.is_glob]
+    globs = [workload.pattern for workload in declared if workload.is_unit and workload.is_glob]
     known = workload_state.units_like(host, globs)
-    for one in declared:
-        if not one.is_unit or not one.is_glob:
-            found.append(one)
+    for workload in declared:
+        if not workload.is_unit or not workload.is_glob:
+            workloads.append(workload)
             continue
-        names = (name[len(one.name) + 1 :] for name in starting if name.startswith(f"{one.name}:"))
-        new = [f"{name}.service" for name in names if fnmatch.fnmatchcase(f"{name}.service", one.pattern)]
-        units = sorted({*fnmatch.filter(known, one.pattern), *new})
-        template = one.pattern.replace("@*.", "@.") if one.pattern.count("*") == 1 and "?" not in one.pattern else ""
-        template = template if "@." in template and one.hold == RUNNING else ""
-        # A template whose instances ran never yet is what it should be; one without a file is a name that was mistyped.
-        if not units and one.has_resources and not (template and workload_state.has_file(host, template)):
-            notes.append(f"workload {one.name}: no unit matches {one.pattern}")
+        names = (name[len(workload.name) + 1 :] for name in starting if name.startswith(f"{workload.name}:"))
+        new = [f"{name}.service" for name in names if fnmatch.fnmatchcase(f"{name}.service", workload.pattern)]
+        units = sorted({*fnmatch.filter(known, workload.pattern), *new})
+        template = (
+            workload.pattern.replace("@*.", "@.")
+            if workload.pattern.count("*") == 1 and "?" not in workload.pattern
+            else ""
+        )
+        template = template if "@." in template and workload.hold == RUNNING else ""
+        # A template without instances is normal; a pattern without a unit file is probably misspelt.
+        if not units and workload.has_resources and not (template and workload_state.has_file(host, template)):
+            notes.append(f"workload {workload.name}: no unit matches {workload.pattern}")
         for unit in units:
             name = unit[: -len(".service")]
-            problem = workload_units.name_problem(f"{one.name}:{name}")
+            problem = workload_units.name_problem(f"{workload.name}:{name}")
             if problem:
                 notes.append(
-                    f"workload {one.name}: {printable(unit)} {problem}: it is granted nothing, and with hold: running it does not start"
+                    f"workload {workload.name}: {printable(unit)} {problem}: it is granted nothing, and with hold: running it does not start"
                 )
                 continue
             # A dash in an instance's name would nest slices, which no specifier prevents (systemd.unit(5)).
             plain = "" if "-" in name.partition("@")[2] else template
-            found.append(one._replace(name=f"{one.name}:{name}", pattern=unit, template=plain))
+            workloads.append(workload._replace(name=f"{workload.name}:{name}", pattern=unit, template=plain))
         if template:
             # The template stands for instances that are not known yet.
-            found.append(
-                one._replace(name=f"{one.name}:{template[: -len('.service')]}", pattern=template, template=template)
+            workloads.append(
+                workload._replace(
+                    name=f"{workload.name}:{template[: -len('.service')]}", pattern=template, template=template
+                )
             )
-    return found, notes
+    return workloads, notes
 
 
 def without_conflicts(host: Host, declared: Profile) -> t.Optional[Request]:
-    """The request to release the workloads that were admitted at run time and have the name or the unit of a declared one, or the name
-    of a tenant; None where there is none: while a profile was unconfirmed they could be admitted, and the node goes back to the
-    declared ones.
+    """The request to release each admitted workload with the name or the unit of a declared workload, or the name of a tenant.
+
+    None where no workload conflicts. They could be admitted under an unconfirmed profile; the node goes back to this one.
     """
     there = workload_files.admitted(host)
     tenants = {slice_name(one.name) for one in declared.tenants}
@@ -237,11 +252,11 @@ def without_conflicts(host: Host, declared: Profile) -> t.Optional[Request]:
 
 
 def conflicting(workload: Workload, others: t.Iterable[Workload]) -> t.Optional[Workload]:
-    """The workload that has the name of another one, or may match something that that one matches; None where there is none."""
-    for one in others:
-        is_other = one.has_resources and one.match == workload.match
-        if one.name == workload.name or (is_other and match_meets(one.match, workload.pattern, one.pattern)):
-            return one
+    """The first of the others that has this workload's name, or that may match what this workload matches; None without any."""
+    for other in others:
+        is_other = other.has_resources and other.match == workload.match
+        if other.name == workload.name or (is_other and match_meets(other.match, workload.pattern, other.pattern)):
+            return other
     return None
 
 
@@ -253,10 +268,10 @@ def observe(
     *,
     undeclared_stay: bool = False,
 ) -> WorkloadStatus:
-    """Which workloads run, of those whose grants depend on it.
+    """The state of the workloads whose grants depend on a run.
 
-    One that was admitted by hand has a while to start, as long as it is declared: an admission that died before it wrote
-    the workload down left a grant that no start would find.
+    A workload that was admitted by hand has a while to start, if it is declared. An admission that died may have left a grant for a
+    workload that is not declared: no start would find that grant.
     """
     now = int(host.now())
     listed, granted = list(listed), list(granted)
@@ -268,26 +283,34 @@ def observe(
     waiting = {one.workload for one in known if waits_to_start(host, one)}
     moved = {one.workload for one in renamed if not one.devices and runs_elsewhere(host, one)}
     alive = frozenset(
-        one.workload for one in granted if one.workload in waiting or (one.workload not in moved and runs(host, one))
+        grant.workload
+        for grant in granted
+        if grant.workload in waiting or (grant.workload not in moved and runs(host, grant))
     )
-    keeping = [
-        (one, declared[one.workload].tenant if one.workload in declared else one.tenant)
-        for one in granted
-        if one.cpus and one.workload in alive and not (one.workload in declared and declared[one.workload].cpus)
-    ]
-    sharing = frozenset(
-        one.workload
-        for one, tenant in keeping
-        if workload_state.shares(host, one.workload, tenant)
-        or not (one.workload in waiting or runs_in_slice(host, one))
-    )
+    running = [grant for grant in granted if grant.workload in alive]
+    sharing = off_their_cpus(host, running, declared, waiting)
     return WorkloadStatus(
         alive, request.start, now, sharing=sharing, undeclared_stay=undeclared_stay, other_units=others
     )
 
 
+def off_their_cpus(
+    host: Host, running: t.Iterable[Grant], declared: t.Mapping[str, ResourceRequirements], waiting: t.Container[str]
+) -> frozenset[str]:
+    """The workloads without declared CPUs that run on the shared pool or in another slice, not on the CPUs of their grant."""
+    names = set()
+    for grant in running:
+        need = declared.get(grant.workload)
+        if not grant.cpus or (need is not None and need.cpus):
+            continue
+        shares = workload_state.shares(host, grant.workload, need.tenant if need is not None else grant.tenant)
+        if shares or not (grant.workload in waiting or runs_in_slice(host, grant)):
+            names.add(grant.workload)
+    return frozenset(names)
+
+
 def evicted(host: Host, listed: t.Iterable[ResourceRequirements], granted: t.Iterable[Grant]) -> frozenset[str]:
-    """The workloads without a grant that run in the slice which they had for CPUs of their own."""
+    """The workloads that have no grant and still run in the slice of their former exclusive CPUs."""
     has_grant = {grant.workload for grant in granted}
     names = [need.workload.name for need in listed if need.cpus and need.workload.name not in has_grant]
     there = frozenset(cgroup.top_level(host)) if names else frozenset()
@@ -296,18 +319,16 @@ def evicted(host: Host, listed: t.Iterable[ResourceRequirements], granted: t.Ite
 
 
 def run_matters(grant: Grant, need: t.Optional[ResourceRequirements]) -> bool:
-    """Whether a grant depends on a run: it ends with it, keeps CPUs for it that are no longer declared, or has devices, which no
-    run loses.
-    """
+    """Whether a grant depends on a run: it ends with the run, has devices, or keeps CPUs until the run ends that are declared no longer."""
     if grant.hold == RUNNING or grant.devices:
         return True
     return need is not None and (need.workload.hold == RUNNING or (bool(grant.cpus) and not need.cpus))
 
 
 def runs(host: Host, grant: Grant) -> bool:
-    """Whether the run that a grant is for has begun and not ended.
+    """Whether the run of a grant has begun and not ended.
 
-    A unit with devices has them wherever it runs: it may have started again in another slice since its workload left the profile.
+    A unit keeps its devices in any slice: it may have started again elsewhere since its workload left the profile.
     """
     if grant.devices and grant.unit and workload_state.runs_unit(host, grant.unit):
         return True
@@ -315,7 +336,7 @@ def runs(host: Host, grant: Grant) -> bool:
 
 
 def runs_in_slice(host: Host, grant: Grant) -> bool:
-    """The same of a run in the grant's own slice, on its CPUs."""
+    """Whether the run of a grant is in the grant's own slice, on its CPUs."""
     if workload_state.populated(host, grant.workload, grant.tenant):
         return True
     return workload_state.run_of(host, grant.workload) is not None
@@ -324,7 +345,7 @@ def runs_in_slice(host: Host, grant: Grant) -> bool:
 def over_at_start(
     host: Host, listed: t.Sequence[ResourceRequirements], granted: t.Iterable[Grant], start: t.Iterable[str]
 ) -> set[str]:
-    """The earlier names of workloads that are about to start: what their units were granted under these is over."""
+    """The earlier names of workloads that are about to start. The grants under these names end with the start."""
     starting = [need for need in listed if need.workload.name in start]
     earlier = grants.renamed(grants.undeclared_runs(granted, listed), starting)
     return {one.workload for one in earlier if not workload_state.populated(host, one.workload, one.tenant)}
@@ -333,27 +354,25 @@ def over_at_start(
 def other_units(
     host: Host, granted: t.Iterable[Grant], declared: t.Mapping[str, ResourceRequirements]
 ) -> dict[str, str]:
-    """The names of workloads under which another unit, or a container, still runs than the unit that is declared, each with the name of
-    that: both would be in one slice.
-    """
-    found = {}
-    for one in granted:
-        need = declared.get(one.workload)
+    """By workload, the unit or container that still runs in its slice and is not the declared unit: both would share the slice."""
+    running = {}
+    for grant in granted:
+        need = declared.get(grant.workload)
         unit = need.workload.unit if need else ""
-        if need is None or one.unit == unit:
+        if need is None or grant.unit == unit:
             continue
-        places = workload_state.places(one.workload, one.tenant)
-        if one.unit:
-            others = [one.unit] if workload_state.slice_that_holds(host, one.unit) in places else []
+        places = workload_state.places(grant.workload, grant.tenant)
+        if grant.unit:
+            others = [grant.unit] if workload_state.slice_that_holds(host, grant.unit) in places else []
         else:
             others = [name for place in places for name in workload_state.others_in(host, place, unit)]
         if others:
-            found[one.workload] = others[0]
-    return found
+            running[grant.workload] = others[0]
+    return running
 
 
 def runs_elsewhere(host: Host, grant: Grant) -> bool:
-    """Whether a grant's unit started again in the slice of another workload: what it has there is another grant."""
+    """Whether a grant's unit started again in the slice of another workload, where it has another grant."""
     if workload_state.populated(host, grant.workload, grant.tenant):
         return False
     return workload_state.slice_that_holds(host, grant.unit) is not None
@@ -363,20 +382,20 @@ def waits_to_start(host: Host, grant: Grant) -> bool:
     """Whether a grant is for a workload that was admitted by hand and still has time to start."""
     began, dummy, up = grant.instance.rpartition(":")
     if not began.startswith(BY_HAND) or began != by_hand(host).rpartition(":")[0] or not up.isdecimal():
-        return False  # It is for a run of its unit, or of another boot.
+        return False  # The grant is for a run of its unit, or from another boot.
     return 0 <= host.uptime() - int(up) < START_SECONDS
 
 
 def by_hand(host: Host) -> str:
-    """The instance of a grant that is made by hand now: the boot, and the second of it, which no clock that is set moves."""
+    """The instance of a grant that is made by hand now: the boot and its uptime in seconds, which no change of the clock moves."""
     return f"{BY_HAND}:{host.boot_id()[:8]}:{int(host.uptime())}"
 
 
 def memory_tables(host: Host, declared: Profile, topology: Topology, *, fresh: bool) -> dict[int, dict[str, int]]:
     """The bytes of memory and hugepages of each NUMA node that may be granted (kubelet: allocatable).
 
-    Pools that are about to be made count as declared, others as they are. One of the whole machine is spread evenly by the
-    kernel where it can, from the first node on (hugetlbpage.rst).
+    The pools of a ``fresh`` profile count as declared, others as they are. The kernel spreads a pool of the whole machine evenly over the
+    nodes where it can, from the first node on (hugetlbpage.rst).
     """
     totals = {node.id: node.memory_kib << 10 for node in topology.numa.values() if node.memory_kib}
     pages = {node.id: dict(node.hugepages) for node in topology.numa.values()}
@@ -396,22 +415,23 @@ def memory_tables(host: Host, declared: Profile, topology: Topology, *, fresh: b
 
 
 def waits(host: Host, granted: t.Iterable[Grant]) -> bool:
-    """Whether a grant is for a workload that was admitted by hand and is yet to start: it ends with the clock."""
+    """Whether a grant waits for the start of a workload that was admitted by hand: it ends after START_SECONDS."""
     return any(
-        one.instance.startswith(BY_HAND) and not workload_state.populated(host, one.workload, one.tenant)
-        for one in granted
+        grant.instance.startswith(BY_HAND) and not workload_state.populated(host, grant.workload, grant.tenant)
+        for grant in granted
     )
 
 
 def pid_capacity(host: Host, declared: Profile, before: t.Mapping[str, str]) -> t.Optional[int]:
-    """The tasks that workloads may be given: the machine's less the reserve."""
+    """The number of tasks that workloads may be given: the machine's limit less the reserve."""
     total = task_budget.capacity(declared.pids, sysctl.task_limits(host, declared.pids, before))
     return None if total is None else max(total - (declared.pids.reserved or 0), 0)
 
 
 def taken_by_others(host: Host, declared: Profile) -> tuple[frozenset[int], frozenset[int]]:
-    """The CPUs of partitions at the top that are neither Corral's nor of slices of the profile (those end with the next tick), and
-    those that other such control groups request.
+    """The CPUs of foreign partitions, and the CPUs that foreign control groups request, both at the top level.
+
+    Foreign is what neither Corral nor the profile names. Partitions of the profile's own slices end with the next tick.
     """
     if declared.cpu is None or not cgroup.unified(host):
         return cpuset.EMPTY, cpuset.EMPTY
