@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Admission and release of workloads at run time: the part of the plan that grants need; drift is left to the tick.
+"""Admission and release of workloads at run time: the part of a plan that grants need. The tick corrects drift.
 
-A start is no enforcement: a workload is admitted in audit mode and on a paused node as well. The caller holds the lock.
+A workload is admitted in audit mode and on a paused node as well, since a start enforces nothing. The caller holds the lock.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class Admission(NamedTuple):
 
 
 def start(host: Host, name: str, run: str) -> Admission:
-    """Grant a declared workload what it holds while it runs, before its first instruction. Raises CorralError."""
+    """Grant a declared workload its resources before its first instruction. Raises CorralError."""
     return execute(host, Request(start={name: run or run_by_hand(host, name)}), name, refresh=False)
 
 
 def run_by_hand(host: Host, name: str) -> str:
-    """The run that a grant made by hand is for: the one that goes on, else one that is about to start."""
+    """The run that a grant made by hand is for: the present run, else a run that is about to start."""
     granted = (one for one in workload_files.grants_in_force(host) if one.workload == name and one.instance)
     return next(
         (one.instance for one in granted if allocate_workloads.runs(host, one)), ""
@@ -58,7 +58,7 @@ def run_by_hand(host: Host, name: str) -> str:
 
 
 def stop(host: Host, name: str, run: str) -> Admission:
-    """Take back what a run held, of the workload's only run where none is given; a later run's grant is not touched."""
+    """Take back the grant of a run ("": of the workload's present run). The grant of a later run stays."""
     if not run:
         granted = grant_named(host, name)
         run = granted.instance if granted else ""
@@ -66,9 +66,9 @@ def stop(host: Host, name: str, run: str) -> Admission:
 
 
 def still_runs(host: Host, name: str) -> bool:
-    """Whether a workload's unit still runs on what it was granted, although systemd stops the unit that holds the grant.
+    """Whether a workload's unit still runs on its grant while systemd stops the unit that holds the grant.
 
-    systemd does so at a daemon-reload when the drop-in that requires it is gone, as after a file was removed by hand.
+    systemd does so at a daemon-reload when the drop-in that requires that unit is gone, for example after a removal by hand.
     """
     granted = grant_named(host, name)
     if granted is None or not workload_state.runs_unit(host, granted.unit or unit_by_name(host, name)):
@@ -77,12 +77,12 @@ def still_runs(host: Host, name: str) -> bool:
 
 
 def unit_by_name(host: Host, name: str) -> str:
-    """The unit of a workload whose grant only its slice shows; "" where the profile has none of that name."""
+    """The unit of a workload whose grant only its slice shows; "" where no declared or admitted workload has this name."""
     declared, dummy = profile_in_force.read(host)
     first, colon, unit = name.partition(":")
     known = (*(declared.workloads if declared is not None else ()), *workload_files.admitted(host))
-    found = (one for one in known if one.name == first)
-    return next((f"{unit}.service" if colon else one.pattern for one in found if one.is_unit), "")
+    matching = (one for one in known if one.name == first)
+    return next((f"{unit}.service" if colon else one.pattern for one in matching if one.is_unit), "")
 
 
 def grant_named(host: Host, name: str) -> t.Optional[Grant]:
@@ -97,9 +97,9 @@ def admit(host: Host, workload: Workload) -> Admission:
 
 
 def admission(host: Host, workload: Workload) -> tuple[Request, str]:
-    """The request to admit a workload, and the workload that must have a grant after it. Raises CorralError for an impossible one.
+    """The request to admit a workload, and the name that must have a grant after it ("" for none). Raises CorralError.
 
-    The same workload again changes nothing while it has its grant, or gets one at each start of its unit.
+    A second admission of the same workload changes nothing while its grant lasts, or where each start of its unit gets a grant.
     """
     before = workload_files.admitted(host)
     refuse_admission(workload, profile_of(host), before)
@@ -111,10 +111,8 @@ def admission(host: Host, workload: Workload) -> tuple[Request, str]:
     if workload in before and (lasts or workload.is_unit):
         return request, ""
     if any(allocate_workloads.runs(host, one) for one in own):
-        return (
-            request,
-            workload.name,
-        )  # It does not start: it keeps the devices of its run, as after a change of the profile.
+        # The workload is not started: it keeps the devices of its run, as after a change of the profile.
+        return request, workload.name
     return request._replace(start={workload.name: run_by_hand(host, workload.name)}), workload.name
 
 
@@ -161,9 +159,8 @@ def withdraw(host: Host, name: str) -> Admission:
         runs = [one.workload for one in workload_files.grants_in_force(host) if one.workload.startswith(f"{name}:")]
         hint = f"release {' or '.join(runs)}" if runs else "corral status lists them"
         raise refusal(f"has no grant here: {hint}", path="name", value=name)
-    if granted.devices and allocate_workloads.runs(
-        host, granted
-    ):  # CPUs are no danger: what runs on shares those that are left.
+    # A release of CPUs is no danger: the processes continue on the shared CPUs.
+    if granted.devices and allocate_workloads.runs(host, granted):
         message = "runs, and would share its devices with whom they are given next: stop it, and it gives them back"
         raise refusal(message, path="name", value=name)
     released = stop(host, name, "")
@@ -176,15 +173,15 @@ def withdrawal(host: Host, name: str) -> Request:
     return Request(admitted=tuple(one for one in workload_files.admitted(host) if one.name != name))
 
 
-def next_start(found: Workloads, name: str) -> Request:
-    """What the next start of a workload asks for: what its unit was granted under another name is over by then."""
-    needs = [need for need in found.needs if need.workload.name == name]
-    earlier = grants.renamed(grants.undeclared_runs(found.checkpoint.grants, found.needs), needs)
+def next_start(workloads: Workloads, name: str) -> Request:
+    """The request of a workload's next start, which ends the grants that its unit has under other names."""
+    needs = [need for need in workloads.needs if need.workload.name == name]
+    earlier = grants.renamed(grants.undeclared_runs(workloads.checkpoint.grants, workloads.needs), needs)
     return Request(start={name: "what-if"}, stop={one.workload: one.instance for one in earlier})
 
 
 def what_if(host: Host, request: Request) -> Context:
-    """The result that a run would have; nothing is changed."""
+    """The context that a run with this request would have; nothing is changed."""
     return planning.compile_profile(host, profile_of(host), "admission", request=request)
 
 
@@ -196,10 +193,10 @@ def planned(host: Host, request: Request, name: str, *, with_files: bool = False
 
 
 def to_be_applied(host: Host, request: Request, name: str, *, with_files: bool) -> Plan:
-    """The result of planned(), before it is replayed. Raises CorralError."""
+    """The plan of planned(), not yet checked for overlaps. Raises CorralError."""
     context = what_if(host, request)
     refuse(context, name)
-    # A release may restore values of other managers as well.
+    # A start plans grants alone; a release may restore values of other managers as well.
     starts = bool(request.start) and not with_files
     plan = planning.plan_grants(host, context) if starts else planning.plan_profile(host, context)
     problems = [problem for part in plan.parts for problem in part.problems if problem.path.startswith(f"{name}.")]
@@ -209,15 +206,15 @@ def to_be_applied(host: Host, request: Request, name: str, *, with_files: bool) 
 
 
 def later(host: Host) -> tuple[int, ...]:
-    """The phases that an admission leaves out. No slice stops while systemd has files to read: it may still know a running unit of it."""
+    """The phases that an admission leaves out. No slice is stopped while systemd has files to read: systemd may know a running unit in it."""
     return (*LATER, EMPTY_SLICES) if state.there(host, state.RELOAD_DUE) else LATER
 
 
 def execute(host: Host, request: Request, name: str, *, with_files: bool = False, refresh: bool = True) -> Admission:
     """Execute the plan of an admission or release. Raises CorralError.
 
-    Each step reads back what the kernel made of it. Without ``refresh`` the outcome does not say what is left to do:
-    a start waits for it, and the next tick observes the node.
+    Each step reads its value back. Without ``refresh`` the outcome does not list what is left to do: a start would wait for that list, and
+    the next tick makes it.
     """
     plan = to_be_applied(host, request, name, with_files=with_files)
     context = t.cast("Context", plan.context)
@@ -238,19 +235,19 @@ def execute(host: Host, request: Request, name: str, *, with_files: bool = False
 
 def refuse(context: Context, name: str) -> None:
     """Raise CorralError when the requesting workload gets nothing."""
-    found = context.workloads
-    # The grant of this name may be that of another unit, which still runs.
-    is_others = found is not None and name in found.status.other_units
-    if not name or (found is not None and grant_of(context, name) is not None and not is_others):
+    workloads = context.workloads
+    # The grant of this name may belong to another unit that still runs.
+    is_others = workloads is not None and name in workloads.status.other_units
+    if not name or (workloads is not None and grant_of(context, name) is not None and not is_others):
         return
-    if found is None or name not in {need.workload.name for need in found.needs}:
+    if workloads is None or name not in {need.workload.name for need in workloads.needs}:
         raise Undeclared(
             Problem(name, None, "the profile declares no such workload with resources; corral status lists them")
         )
     said = [
-        Problem(f"{one.workload}.{one.key}", one.value, one.message)
-        for one in found.allocated.refusals
-        if one.workload == name
+        Problem(f"{refused.workload}.{refused.key}", refused.value, refused.message)
+        for refused in workloads.allocated.refusals
+        if refused.workload == name
     ]
     raise CorralError(*said)
 
@@ -268,14 +265,15 @@ def grant_of(context: Context, name: str) -> t.Optional[Grant]:
 def ending(host: Host, name: str, *, settled: bool = False) -> bool:
     """Whether the run of another workload has ended, so that its resources will be free in a moment.
 
-    ``settled``: a unit that has had no process for longer than a moment, and that systemd has as active, waits for its
-    RestartSec= and keeps what it has.
+    ``settled``: leave out a unit that systemd calls active and that has had no process for a while. It waits for its RestartSec=, and keeps
+    its grant.
     """
     others = (one for one in workload_files.grants_in_force(host) if one.hold == RUNNING and one.workload != name)
     by_units = (one for one in others if not one.instance.startswith(BY_HAND))
     empty = (one for one in by_units if not workload_state.populated(host, one.workload, one.tenant))
     return any(
-        not (settled and workload_state.runs_unit(host, one.unit or unit_by_name(host, one.workload))) for one in empty
+        not (settled and workload_state.runs_unit(host, grant.unit or unit_by_name(host, grant.workload)))
+        for grant in empty
     )
 
 
@@ -288,17 +286,17 @@ def profile_of(host: Host) -> Profile:
 
 
 def unit_of(step: Step) -> str:
-    """The unit that a step is about, or whose drop-in it writes or whose folder of drop-ins it removes; "" for any other file."""
+    """The unit of a step: its target, or the unit whose drop-in or folder of drop-ins it changes; "" for any other file."""
     if step.kind == "folder":
         return unit_in(f"{step.target}/.")
     return unit_in(step.target) if step.target.startswith("/") else step.target
 
 
 def narrowed(plan: Plan, without: t.Optional[t.Sequence[int]]) -> Plan:
-    """The part of a plan that grants need: moves of CPUs and limits, and no file that systemd would have to read.
+    """The part of a plan that grants need: moves of CPUs and limits, without files that systemd would have to read.
 
-    A slice of which such a file is left neither stops nor forgets its live CPUs: it would have those of the file, which others may
-    have by then, as soon as a unit starts in it or systemd reads the file again.
+    A slice whose file waits for a rollout is not stopped and keeps its live CPUs. Otherwise it would get the CPUs of that file, which may
+    be another slice's by then, when a unit starts in it or systemd reads the file.
     """
     steps = [step for change in plan.changes for step in change.steps]
     filed = {unit_of(step) for step in steps if without is not None and (step.phase in without or step.reload)} - {""}
@@ -310,17 +308,17 @@ def narrowed(plan: Plan, without: t.Optional[t.Sequence[int]]) -> Plan:
         return step.phase not in without and not step.reload and not stays
 
     def ours(changes: t.Iterable[Change]) -> tuple[Change, ...]:
-        found = []
+        kept_changes = []
         for change in changes:
             steps = tuple(filter(at_once, change.steps))
-            # A hand-over is never left half done: what else its item asks for, such as a file that goes, can wait.
+            # A hand-over is done as a whole. Other steps of its item, such as the removal of a file, can wait.
             moves = any(validate.moves_cpus(step) and step.phase == CPUS for step in steps)
             if change.manager in planning.GRANTS and (moves or len(steps) == len(change.steps)):
-                found.append(change._replace(steps=steps))
-        return tuple(found)
+                kept_changes.append(change._replace(steps=steps))
+        return tuple(kept_changes)
 
     kept = ours(plan.changes)
-    # An original that is restored later is kept now, also where a step of a hand-over is about the same setting.
+    # The original of a restoring step that waits stays recorded, also where a hand-over now writes the same setting.
     now = {step for change in kept for step in change.steps}
     later = {step.key for step in steps if step not in now}
     return plan._replace(

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What a node has where it differs from the profile that it has applied, as keys of a profile.
+"""The differences of a node from its applied profile, as keys of a profile.
 
-A part is adopted when the profile with it no longer changes the node back, and changes nothing else that is in force.
+A part is adopted when the profile with this part leaves the node's value as it is, and changes nothing else that is in force.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ..model.profile.node_as_profile import ProfileFragment
 from ..model.values.errors import CorralError
 from . import planning
 
-# Steps that only make a value last: what is in force stays as it is.
+# Steps that make a value persistent and leave the live value.
 PERSISTENT = ("file", "link", "folder")
 
 Item = tuple[str, str, str]
 
 
 def adopted(host: Host) -> dict[str, t.Any]:
-    """The keys, a layer over the applied profile; empty where the node does not differ, or no key can express how."""
+    """The keys as a layer over the applied profile; empty where the node does not differ, or no key expresses the difference."""
     applied = state.applied(host)
     if not isinstance(applied, dict):
         return {}
@@ -40,9 +40,9 @@ def adopted(host: Host) -> dict[str, t.Any]:
     if not left:
         return {}
     topology = sysfs.discover(host, with_devices=False)
-    found = [part for one in registry.every() for part in one.describe(host, topology)]
+    parts = [part for manager in registry.every() for part in manager.describe(host, topology)]
     kept: list[ProfileFragment] = []
-    for part in found:
+    for part in parts:
         try:
             changes = changes_of(host, applied, [*kept, part])
         except CorralError:
@@ -56,14 +56,14 @@ def adopted(host: Host) -> dict[str, t.Any]:
 def changes_of(
     host: Host, applied: t.Mapping[str, t.Any], parts: t.Sequence[ProfileFragment] = ()
 ) -> tuple[Change, ...]:
-    """What the applied profile with these parts over it would change. Raises CorralError where that is no profile."""
+    """The changes by the applied profile with these parts over it. Raises CorralError where the result is no profile."""
     layers = [compose.Layer("applied", applied), compose.Layer("node", node_as_profile.profile_data({}, parts))]
     context = planning.compile_profile(host, profile.parse(compose.compose(layers).data))
     return planning.plan_profile(host, context).changes
 
 
 def is_closer(before: t.Sequence[Change], after: t.Sequence[Change]) -> bool:
-    """Whether an item is gone, and all that is new only makes what is in force last."""
+    """Whether an item is gone, and each new item only makes a present value persistent."""
     known: set[Item] = {change.item() for change in before}
     left: set[Item] = {change.item() for change in after}
     fresh = [change for change in after if change.item() not in known]
@@ -74,10 +74,10 @@ def is_closer(before: t.Sequence[Change], after: t.Sequence[Change]) -> bool:
 
 def without(data: t.Mapping[str, t.Any], applied: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """The data without the keys that the applied profile has with the same value."""
-    found = {}
+    different = {}
     for key, value in data.items():
         below = applied.get(key)
         kept = without(value, below) if isinstance(value, dict) and isinstance(below, dict) else value
         if value != below and kept != {}:
-            found[key] = kept
-    return found
+            different[key] = kept
+    return different

@@ -3,11 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A refused profile with the problems of its other sections as well.
+"""All problems of a refused profile, so that a user corrects them at once.
 
-A profile is read, compiled for the node and planned, and each of these steps needs a profile that is right so far. What is wrong in one
-section says nothing of another one: the sections that are neither wrong nor built upon a wrong one go through the steps again, so that a
-user corrects all of them at once.
+A profile is read, compiled for the node and planned, and the first step that fails reports its section alone. The sections that are right
+and depend on no wrong section therefore go through the steps again.
 """
 
 from __future__ import annotations
@@ -19,22 +18,22 @@ from ..model.profile import profile
 from ..model.values.errors import CorralError, Problem
 from . import planning
 
-# Of a section, those whose values it is checked against.
+# By section, the sections whose values it is checked against.
 BUILT_UPON = {
     "kubelet": frozenset({"cpu", "memory", "pids", "topology", "workloads", "gc"}),
     "tenants": frozenset({"cpu", "memory", "pids", "devices", "workloads"}),
     "topology": frozenset({"cpu", "memory"}),
     "workloads": frozenset({"cpu", "memory", "pids", "topology", "devices", "tenants"}),
 }
-PLAIN = frozenset({"name", "mode"})  # Nothing is checked against these.
+PLAIN = frozenset({"name", "mode"})  # No section is checked against these.
 
 
 def refusal_of(host: Host, data: t.Any, error: CorralError) -> CorralError:
-    """The refusal of a profile (its data), with what the rest of it would be refused for; the same where it is not of a section."""
-    found: list[Problem] = list(error.problems)
+    """The refusal of a profile (its data) with the problems of its other sections; ``error`` itself without such problems."""
+    problems: list[Problem] = list(error.problems)
     rest = {name: value for name, value in data.items() if name != "version"} if isinstance(data, dict) else {}
     wrong = sections(error.problems)
-    while wrong and wrong <= rest.keys() | PLAIN:  # Of a profile of another version nothing more can be said.
+    while wrong and wrong <= rest.keys() | PLAIN:  # The sections of another version of profiles are not known.
         wrong |= {name for name, below in BUILT_UPON.items() if below & wrong}
         rest = {"name": "rest", **{name: value for name, value in rest.items() if name not in wrong | PLAIN}}
         try:
@@ -42,8 +41,8 @@ def refusal_of(host: Host, data: t.Any, error: CorralError) -> CorralError:
             break
         except CorralError as more:
             wrong = sections(more.problems)
-            found += more.problems if wrong <= rest.keys() else ()
-    return error if len(found) == len(error.problems) else CorralError(*found)
+            problems += more.problems if wrong <= rest.keys() else ()
+    return error if len(problems) == len(error.problems) else CorralError(*problems)
 
 
 def sections(problems: t.Sequence[Problem]) -> frozenset[str]:

@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """Applying a profile until it is confirmed, keeping it, and going back to the profile before.
 
-The node's own timer goes back: nothing outside of it has to be reachable, and neither a reboot nor a clock that is set
-ends the wait. The caller of each function holds the lock, except for run_command().
+A timer on the node goes back: it needs no network, and neither a reboot nor a change of the clock ends the wait. The caller of each
+function holds the lock, except for run_command().
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .profile_in_force import expired, refuse_rejected
 
 
 class Terms(NamedTuple):
-    """How a profile is applied: the seconds to wait for a confirmation (0: no wait), and whether one that went back is applied again."""
+    """How a profile is applied: the seconds to wait for a confirmation (0: no wait); ``force``: even if it went back before."""
 
     seconds: int = 0
     force: bool = False
@@ -61,22 +61,22 @@ def refuse(host: Host, declared: Profile, terms: Terms) -> None:
 
 
 def is_lost(host: Host) -> bool:
-    """Whether there was a profile that was confirmed last, and nothing says any more which: that is no node without a profile."""
+    """Whether the profile that was confirmed last is lost, which is not a node that never had one."""
     return unconfirmed_file.pending(host) is None and state.applied(host) is None and state.was_applied(host)
 
 
 def refuse_lost(host: Host) -> None:
-    """Raise CorralError where the node could not go back to the profile before, which is lost: without one it would go back to none."""
+    """Raise CorralError where the profile to go back to is lost: the node would go back to none."""
     if is_lost(host):
         message = "is lost, and so is what would replace it, so that the node could not go back to it: apply a profile without confirm_timeout"
         raise refusal(message, path=state.APPLIED)
 
 
 def refuse_expired(host: Host, declared: Profile) -> None:
-    """Raise CorralError for a profile from which the node goes back now: in a moment it is one that went back."""
-    found = expired(host)
-    if found is not None and not found.failed and found.hash == history.hash_of(profile.to_data(declared)):
-        raise refusal(TOO_LATE.format(found.name), path="name", value=declared.name)
+    """Raise CorralError for an unconfirmed profile whose time is over: the node is about to go back from it."""
+    pending = expired(host)
+    if pending is not None and not pending.failed and pending.hash == history.hash_of(profile.to_data(declared)):
+        raise refusal(TOO_LATE.format(pending.name), path="name", value=declared.name)
 
 
 def declare(
@@ -101,11 +101,10 @@ def declare(
 
 
 def take_up(host: Host, declared: Profile, apply: Run) -> Outcome:
-    """Apply, in a tick, a profile that was put on the node without a run of Corral. If it declares a command, that confirms it.
+    """Apply, in a tick, a profile that was put on the node without a run of Corral. Its command confirms it, if it declares one.
 
-    It differs from the one applied last: a tick that only corrects drift does not get here. One that continues after a tick or a run
-    that was killed starts no wait: what that run was waiting for, a command or a controller, still confirms the profile. An earlier
-    unconfirmed profile ends here: the new one confirms it, as in declare(), or waits in its place.
+    Ticks that only correct drift do not get here. A tick that continues a killed run starts no new wait: the command or controller of that
+    run still confirms the profile. The new profile confirms an earlier unconfirmed one, as in declare(), or waits in its place.
     """
     confirm, earlier = declared.confirm, unconfirmed_file.pending(host)
     if earlier is not None and expired(host) is not None:
@@ -120,14 +119,14 @@ def take_up(host: Host, declared: Profile, apply: Run) -> Outcome:
         new = earlier
     outcome = unconfirmed_from(host, new, apply)
     if earlier is not None and new != earlier and not outcome.error and unconfirmed_file.pending(host) == earlier:
-        # It made no step, and its command confirms what the earlier one changed, in the time that is left.
+        # The new profile made no step: its command confirms the earlier changes, in the time that is left.
         went_on = earlier._replace(name=new.name, hash=new.hash, command=new.command, failed=False, passed=new.passed)
         unconfirmed_file.write(host, went_on)
     return outcome
 
 
 def unconfirmed_from(host: Host, new: t.Optional[Pending], apply: Run) -> Outcome:
-    """Apply a profile that is unconfirmed from its first step on, or with None one that waits for no confirmation."""
+    """Apply a profile that is unconfirmed from its first step on; with None, a profile that needs no confirmation."""
     earlier = unconfirmed_file.pending(host)
 
     def begin() -> None:
@@ -137,10 +136,10 @@ def unconfirmed_from(host: Host, new: t.Optional[Pending], apply: Run) -> Outcom
             restore_earlier(host, earlier)
             raise
 
-    # An error that is raised after that leaves it: the node may have been changed.
+    # An error that is raised after begin() leaves the record: the node may have been changed.
     outcome = apply(begin if new is not None else None)
     if outcome.error:
-        # What was undone needs no going back; what could not be undone does.
+        # A run that was undone needs no way back; a run with leftovers does.
         if not outcome.leftovers:
             restore_earlier(host, earlier)
         elif new is not None:
@@ -149,7 +148,7 @@ def unconfirmed_from(host: Host, new: t.Optional[Pending], apply: Run) -> Outcom
 
 
 def needs_confirmation(host: Host, declared: Profile, terms: Terms) -> bool:
-    """Whether a change waits for a confirmation. A change to the profile that was confirmed last does not: the node would go back to it."""
+    """Whether a change waits for a confirmation. A return to the profile that was confirmed last does not wait."""
     return terms.seconds > 0 and not profile.is_data_of(confirmed_last(host, unconfirmed_file.pending(host)), declared)
 
 
@@ -176,12 +175,12 @@ def new_pending(host: Host, declared: Profile, seconds: int) -> Pending:
 def mark_failed(host: Host) -> None:
     """Record that the unconfirmed profile failed, so that it may be applied again after the node went back.
 
-    If that cannot be written either, the profile is refused later, as one that was not confirmed.
+    If the record cannot be written, the profile is refused later, like a profile that was not confirmed.
     """
-    found = unconfirmed_file.pending(host)
-    if found is not None:
+    pending = unconfirmed_file.pending(host)
+    if pending is not None:
         with contextlib.suppress(OSError):
-            unconfirmed_file.write(host, found._replace(failed=True))
+            unconfirmed_file.write(host, pending._replace(failed=True))
 
 
 def restore_earlier(host: Host, earlier: t.Optional[Pending]) -> None:
@@ -199,27 +198,27 @@ def to_confirm(host: Host, digits: str = "") -> t.Optional[Pending]:
 
     Raises CorralError if ``digits`` are of another profile, if the profile is not in force, and if its time is over.
     """
-    found = unconfirmed_file.pending(host)
-    if found is not None and not found.hash.startswith(digits):
-        message = f"the unconfirmed profile is {found.name} ({found.hash}): confirm that one, or leave the hash out"
+    pending = unconfirmed_file.pending(host)
+    if pending is not None and not pending.hash.startswith(digits):
+        message = f"the unconfirmed profile is {pending.name} ({pending.hash}): confirm that one, or leave the hash out"
         raise refusal(message, path="hash", value=digits)
-    if found is not None and found.failed:
-        message = f"profile {found.name} failed and is not in force, so it cannot be confirmed: wait until the node goes back, or apply it again"
-        raise refusal(message, path="hash", value=found.hash)
-    if found is not None and unconfirmed_file.left(host, found) <= 0:
-        # The profile before may be in force already, which is then what was found well.
-        raise refusal(TOO_LATE.format(found.name), path="hash", value=found.hash)
-    return found
+    if pending is not None and pending.failed:
+        message = f"profile {pending.name} failed and is not in force, so it cannot be confirmed: wait until the node goes back, or apply it again"
+        raise refusal(message, path="hash", value=pending.hash)
+    if pending is not None and unconfirmed_file.left(host, pending) <= 0:
+        # The node may have gone back already: then the profile before was found well, not this one.
+        raise refusal(TOO_LATE.format(pending.name), path="hash", value=pending.hash)
+    return pending
 
 
 def keep(host: Host, digits: str = "") -> t.Optional[Pending]:
     """Confirm the unconfirmed profile, and return it; see to_confirm()."""
-    found = to_confirm(host, digits)
-    if found is not None and found.passed:
-        out_of_history(host, found)
+    pending = to_confirm(host, digits)
+    if pending is not None and pending.passed:
+        out_of_history(host, pending)
     if state.there(host, state.UNCONFIRMED):
         unconfirmed_file.forget(host)
-    return found
+    return pending
 
 
 def forget_rejection(host: Host, declared: Profile) -> None:
@@ -230,32 +229,32 @@ def forget_rejection(host: Host, declared: Profile) -> None:
         unconfirmed_file.save_rejected(host, [one for one in known if one.hash != digits])
 
 
-def go_back(host: Host, found: Pending) -> Outcome:
+def go_back(host: Host, pending: Pending) -> Outcome:
     """Go back to the profile before an unconfirmed one, or, if there was none, to the state before Corral.
 
     The agent stays. The next tick repeats a run that was killed or that failed.
     """
     known = unconfirmed_file.rejected(host)
     # A way back that failed is repeated every few seconds: the list may have the profile already.
-    is_known = any(one.hash == found.hash for one in known)
-    # A damaged list keeps back each profile but the one applied last: a new one would take up those that only it had.
-    if not found.failed and not is_known and not unconfirmed_file.rejected_damaged(host):
-        rejected = Rejected(found.hash, found.name, int(host.now()), found.why_back)
+    is_known = any(one.hash == pending.hash for one in known)
+    # A damaged list refuses each profile but the one applied last; a new list would admit those that only the damaged list has.
+    if not pending.failed and not is_known and not unconfirmed_file.rejected_damaged(host):
+        rejected = Rejected(pending.hash, pending.name, int(host.now()), pending.why_back)
         unconfirmed_file.save_rejected(host, unconfirmed.with_rejected(known, rejected))
-    if found.before is None:
+    if pending.before is None:
         outcome = applying.remove(host, registry.of_profile(), goes_back=True)
     else:
-        outcome = applying.declare(host, profile.parse(found.before), found.origins)
+        outcome = applying.declare(host, profile.parse(pending.before), pending.origins)
     if not outcome.error and not outcome.leftovers:
-        out_of_history(host, found)
+        out_of_history(host, pending)
         unconfirmed_file.forget(host)
     return outcome
 
 
-def out_of_history(host: Host, found: Pending) -> None:
+def out_of_history(host: Host, pending: Pending) -> None:
     """Remove from the history the profiles that nothing confirmed, and a second entry of the one in force."""
     current, past = state.history(host)
-    never = {found.hash, *found.passed}
+    never = {pending.hash, *pending.passed}
     if current is None or current.applied is None or not past or history.hash_of(past[0].profile) not in never:
         return
     while past and history.hash_of(past[0].profile) in never:
@@ -267,18 +266,18 @@ def out_of_history(host: Host, found: Pending) -> None:
 
 def awaiting_command(host: Host) -> t.Optional[Pending]:
     """The unconfirmed profile if its own command is to confirm it, it is in force, and time is left; else None."""
-    found = unconfirmed_file.pending(host)
-    if found is None or not found.command or found.failed or unconfirmed_file.left(host, found) <= 0:
+    pending = unconfirmed_file.pending(host)
+    if pending is None or not pending.command or pending.failed or unconfirmed_file.left(host, pending) <= 0:
         return None
     applied = state.applied(host)
-    return found if isinstance(applied, dict) and history.hash_of(applied) == found.hash else None
+    return pending if isinstance(applied, dict) and history.hash_of(applied) == pending.hash else None
 
 
-def run_command(host: Host, found: Pending) -> str:
+def run_command(host: Host, pending: Pending) -> str:
     """Run the command of an unconfirmed profile: why it did not succeed, or "" if it did. The caller does not hold the lock."""
-    seconds = min(float(COMMAND_SECONDS), max(unconfirmed_file.left(host, found), 1.0))
-    answer = foreign_program.run(host, found.command, seconds, {})
-    return exit_text.why_failed(found.command[0], answer.code, answer.out, answer.err)
+    seconds = min(float(COMMAND_SECONDS), max(unconfirmed_file.left(host, pending), 1.0))
+    answer = foreign_program.run(host, pending.command, seconds, {})
+    return exit_text.why_failed(pending.command[0], answer.code, answer.out, answer.err)
 
 
 def tick(host: Host) -> tuple[t.Optional[Pending], t.Optional[Outcome]]:
@@ -292,5 +291,5 @@ def tick(host: Host) -> tuple[t.Optional[Pending], t.Optional[Outcome]]:
         raise refusal(said, path=state.UNCONFIRMED)
     if not state.there(host, state.UNCONFIRMED):
         unconfirmed_file.stop_timer(host)
-    found = expired(host)
-    return (None, None) if found is None else (found, go_back(host, found))
+    pending = expired(host)
+    return (None, None) if pending is None else (pending, go_back(host, pending))

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Hugepages that a kubelet has counted: a tick, which neither restarts a kubelet nor sets its state files aside, leaves them as they are."""
+"""Hugepages that a kubelet has counted. A tick does not change them: it neither restarts a kubelet nor sets its state files aside."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from ..model.values.sizes import page_text
 
 
 def left_to_runs(host: Host, changes: t.Sequence[Change]) -> tuple[list[Change], frozenset[str]]:
-    """The changes of a tick, without the steps after which the kubelet would not start with the state that it would start with now; the
-    keys of these steps, whose originals are kept.
+    """The changes of a tick without the steps that would make the kubelet's state file unfit, and the keys of these steps.
+
+    The originals of these keys are kept.
     """
     path, counted = kubelet_state.counted(host)
     unfit = {step for change in changes for step in change.steps if counted and makes_unfit(host, step, counted)}
@@ -32,11 +33,11 @@ def left_to_runs(host: Host, changes: t.Sequence[Change]) -> tuple[list[Change],
 
 
 def makes_unfit(host: Host, step: Step, counted: t.Mapping[int, t.Mapping[str, int]]) -> bool:
-    """Whether a pool has as many pages as were counted now, and would have others after this step."""
+    """Whether a pool now has the number of pages that the kubelet counted, and another number after this step."""
     size, node = hugepage_files.pool_of(step.target) or (0, None)
     if step.kind != "pool" or not size or not (step.value or "").isdecimal():
         return False
-    nodes = counted if node is None else [node]  # A pool of the whole machine is that of its NUMA nodes.
+    nodes = counted if node is None else [node]  # A pool of the whole machine is the sum of its NUMA nodes' pools.
     there = sum(counted.get(one, {}).get(f"hugepages-{page_text(size)}", 0) for one in nodes)
     now = hugepage_files.pool(host, size, node)
     return now is not None and now * (size << 10) == there != int(step.value or 0) * (size << 10)

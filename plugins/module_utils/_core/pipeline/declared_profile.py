@@ -25,25 +25,24 @@ def applied_already(host: Host, declared: Profile) -> bool:
 
 
 def goes_back_to(host: Host, declared: t.Optional[Profile]) -> bool:
-    """Whether this profile (None: none) is the one before an unconfirmed one: the node goes back to it, by itself once its time is over.
+    """Whether this profile (None: no profile) is the one before an unconfirmed profile, to which the node goes back.
 
-    What was not confirmed may be what keeps the hook from draining the node. Nor need the node be Ready afterwards: a way back that waits
-    for that may never end.
+    Such a run neither drains the node, which the unconfirmed profile may prevent, nor waits for a Ready node, which may never come.
     """
     if not state.there(host, state.UNCONFIRMED):
         return False
     from ..host import unconfirmed_file
 
-    found = unconfirmed_file.pending(host)
-    return found is not None and profile.is_data_of(found.before, declared)
+    pending = unconfirmed_file.pending(host)
+    return pending is not None and profile.is_data_of(pending.before, declared)
 
 
 class Damaged(CorralError):
-    """The declared profile is gone where one was applied, is no file, or no JSON: no one declared that."""
+    """The declared profile is lost: it is gone although a profile was applied, is no file, or no JSON."""
 
 
 def read_declared(host: Host) -> t.Optional[Profile]:
-    """The node's declared profile; None when it has none. Raises CorralError for one that is no profile, Damaged among them."""
+    """The node's declared profile; None when it has none. Raises CorralError for an invalid profile, Damaged for a lost one."""
     text = state.declared_text(host)
     if text is None:
         lost = why_lost(host)
@@ -60,7 +59,7 @@ def read_declared(host: Host) -> t.Optional[Profile]:
 
 
 def why_lost(host: Host) -> str:
-    """What is wrong where no declared profile can be read; "" where nothing says that there was one."""
+    """Why the declared profile cannot be read; "" where nothing shows that there was one."""
     if not state.there(host, state.DECLARED):
         return "is gone" if state.there(host, state.APPLIED) or state.has_changed(host) else ""
     other = state.kind(host, state.DECLARED)
@@ -68,14 +67,14 @@ def why_lost(host: Host) -> str:
 
 
 def in_force(host: Host) -> t.Optional[Profile]:
-    """The declared profile, and the one applied last where its file is damaged; None without either. Raises CorralError."""
+    """The declared profile, or the profile applied last where the file is damaged; None without either. Raises CorralError."""
     try:
         return read_declared(host)
     except Damaged as error:
-        found = last_good(host)[0]
-        if found is None:
+        last = last_good(host)[0]
+        if last is None:
             raise error from None
-        return found
+        return last
 
 
 def last_good(host: Host) -> tuple[t.Optional[Profile], t.Optional[CorralError]]:
@@ -85,7 +84,7 @@ def last_good(host: Host) -> tuple[t.Optional[Profile], t.Optional[CorralError]]
 
 
 def declared_or_last_good(host: Host) -> tuple[t.Optional[Profile], t.Optional[CorralError]]:
-    """The declared profile; when it is no profile, the one applied last and why."""
+    """The declared profile and no error; where it is invalid, the profile applied last and the error."""
     try:
         return read_declared(host), None
     except CorralError as error:

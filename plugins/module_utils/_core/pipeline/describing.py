@@ -43,11 +43,11 @@ def describe(host: Host, name: t.Optional[str] = None) -> Described:
     """The profile of the node as it is. Raises CorralError for an invalid name."""
     topology = sysfs.discover(host, with_devices=False)
     head = {"name": name or node_as_profile.label(host.read("/proc/sys/kernel/hostname") or ""), "mode": mode_of(host)}
-    found = [fragment for one in registry.every() for fragment in one.describe(host, topology)]
+    fragments = [fragment for manager in registry.every() for fragment in manager.describe(host, topology)]
     kept: list[ProfileFragment] = []
     left_out: dict[int, tuple[str, ...]] = {}
     left = planned(host, topology, head)
-    for index, fragment in enumerate(found):
+    for index, fragment in enumerate(fragments):
         try:
             changes = planned(host, topology, node_as_profile.profile_data(head, [*kept, fragment]))
         except CorralError as error:
@@ -72,7 +72,7 @@ def describe(host: Host, name: t.Optional[str] = None) -> Described:
     notes = [*remarks(host, [change_text.in_words(change) for change in left])]
     top = ("The node as it is, by corral profile --from-node.",) if left else CHECKED
     text = "".join(f"# {line}\n" for line in (*top, *notes))
-    text += yaml_text.text(node_as_profile.profile_shown(head, found, left_out))
+    text += yaml_text.text(node_as_profile.profile_shown(head, fragments, left_out))
     said = [f"{why[0]} {'; '.join(line[2:] for line in why[1:])}" for why in left_out.values()]
     return Described(node_as_profile.profile_data(head, kept), text, (*said, *notes))
 
@@ -84,7 +84,7 @@ def planned(host: Host, topology: Topology, data: dict[str, t.Any]) -> tuple[Cha
 
 
 def mode_of(host: Host) -> str:
-    """The mode of the declared profile; a first one only reports."""
+    """The mode of the declared profile; audit without one."""
     try:
         declared = declared_profile.in_force(host)
     except CorralError:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Who runs and gets fewer CPUs by a plan: its steps on the machine as it is, by the kernel's rule, and not as the planner sees it."""
+"""The running units that get fewer CPUs by a plan. The kernel's rules are applied to its steps, independently of the planner."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ UNITS = 12  # services and scopes in a line; containers and guests are all named
 
 
 def notes(host: Host, plan: Plan) -> tuple[str, ...]:
-    """A line for each set of CPUs before and after, with all that runs on it."""
+    """A line for each pair of CPUs before and after, with the units to which it applies."""
     steps = steps_in_order(plan.changes)
     if not any(map(validate.moves_cpus, steps)) or not cgroup.unified(host):
         return ()
-    found = host.unrecorded(lambda: shrunken(host, plan))
-    named = host.unrecorded(lambda: running_names.names_of(host, found))
+    shrunk = host.unrecorded(lambda: shrunken(host, plan))
+    named = host.unrecorded(lambda: running_names.names_of(host, shrunk))
     lines: dict[tuple[CPUs, CPUs], list[str]] = {}
-    for path, change in found.items():
+    for path, change in shrunk.items():
         lines.setdefault(change, []).append(named[path])
     return tuple(
         f"CPUs {cpuset.format(before)} become {cpuset.format(after) or 'none'} for {listed(names)}"
@@ -39,33 +39,33 @@ def notes(host: Host, plan: Plan) -> tuple[str, ...]:
 
 
 def shrunken(host: Host, plan: Plan) -> dict[str, tuple[CPUs, CPUs]]:
-    """The control groups of services and scopes with processes that get fewer CPUs (paths): those before, and those after.
+    """By path, the control groups of services and scopes with processes that get fewer CPUs: their CPUs before and after.
 
-    The one in which this program runs ends with it.
+    The group of this program is left out: it ends with the program.
     """
     moving = MovingMachine(cgroup_tree.observe(host).machine)
     for step in steps_in_order(plan.changes):
         replay.do(moving, step)
     own = process.own_group(host)
-    found = {}
+    shrunk = {}
     for path in running_names.leaves(host):
         before, after = effective(host, path), moving.bounds[around(path, moving.bounds)].most
-        # One that is pinned to CPUs which its slice loses runs on all that the slice has left (cgroup-v2.rst): as many, or more.
+        # A group that loses all CPUs that it requests runs on all CPUs of its slice (cgroup-v2.rst), which may be as many or more.
         loses = len(after) < len(before) if before & after else bool(before)
         if loses and before - after and not f"{own}/".startswith(f"{path}/"):
-            found[path] = (before, after)
-    return found
+            shrunk[path] = (before, after)
+    return shrunk
 
 
 def around(path: str, known: t.Container[str]) -> str:
-    """The control group itself, or the next one around it, that has CPUs of its own."""
+    """The control group itself, or its nearest parent that is known."""
     while path and path not in known:
         path = path.rpartition("/")[0]
     return path
 
 
 def effective(host: Host, path: str) -> CPUs:
-    """The CPUs that a control group has now: those of the next one around it where it has no cpuset."""
+    """The effective CPUs of a control group; without a cpuset, of its nearest parent that has one."""
     while path:
         text = host.read(f"{cgroup.ROOT}/{path}/cpuset.cpus.effective")
         if text is not None:

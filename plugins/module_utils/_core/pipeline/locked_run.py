@@ -24,16 +24,16 @@ NOTHING = Outcome(Plan(None, (), (), frozenset()), (), ())  # of a run that chan
 
 
 def published_after(host: Host, answer: object) -> None:
-    """Publish the node after some work: with what it changed, where its answer is an outcome."""
+    """Publish the node after a run, with its changes where the answer is an outcome."""
     published(host, answer if isinstance(answer, Outcome) else NOTHING)
 
 
 def published_by_work(host: Host, answer: object) -> None:
-    """Nothing more: the work publishes itself where it has something to tell."""
+    """Publish nothing: the work does it where it has something to publish."""
 
 
 def published_unless_ticked(host: Host, answer: object) -> None:
-    """Publish the node, unless an agent's look follows at once: that one logs what differs from what is published now."""
+    """Publish the node, unless the agent's next tick will: it logs the differences from the status that is published now."""
     if not pause_file.ticks(host):
         published(host, NOTHING)
 
@@ -48,11 +48,10 @@ def locked(
 ) -> Answer:
     """Do the work with the node's lock, for which it waits at most ``wait`` seconds; returns what the work returns.
 
-    Every writer leaves through here, so the files in /run/corral are made to agree with the node before the lock is
-    released: the next task reads what this run made, whichever comes first, it or a tick.
+    Every writer returns through here. The files in /run/corral agree with the node before the lock is released, so that the next task reads
+    what this run made, also before the next tick.
 
-    Raises CorralError when another run holds the lock for longer (``hint`` says what to do), or when this is not a
-    node that can be changed.
+    Raises CorralError when another run holds the lock for longer (``hint`` says what to do), and on a node that cannot be changed.
     """
     preflight.refuse_node(host)
     lock = Lock(host)
@@ -69,12 +68,12 @@ def locked(
         publish(host, answer)
         return answer
     except (OSError, Unreadable):
-        # It may have failed after its last change. What cannot be published now is so by the next run or tick.
+        # The run may have changed the node before it failed. The next run or tick publishes what cannot be published now.
         with contextlib.suppress(CorralError, OSError):
             published(host, NOTHING)
         raise
     finally:
-        # A node that Corral has not changed, or that a removal left while this waited, keeps nothing, not even the lock.
+        # Without Corral's state, which a removal may have ended while this run waited, not even the file of the lock stays.
         try:
             state.leave_nothing(host, LOCK)
         finally:
@@ -84,10 +83,9 @@ def locked(
 def published(host: Host, outcome: Outcome) -> Outcome:
     """Make the published files agree with the node after a run: status and pools, with an agent the metrics as well.
 
-    The caller holds the lock. It observes the whole node, because a run may have concerned a part of it, and whatever the
-    run did: an earlier one may have died before it published, and /run begins empty. What agrees is not written: a
-    converged run writes nothing. A node without a profile has nothing to publish; the error of a profile that does not
-    fit the node, that is none, or that went back is for the tick to publish and to log.
+    The caller holds the lock. The whole node is observed after each run: the run may have concerned a part of the node, an earlier run may
+    have died before it published, and /run begins empty. A file that agrees is not written. Without a profile there is nothing to publish.
+    The error of a profile that is invalid, does not fit the node or went back is published and logged by the tick.
     """
     from . import (  # Admission and release, for which a unit's start waits, publish the pools alone.
         profile_in_force,
@@ -116,12 +114,12 @@ def published(host: Host, outcome: Outcome) -> Outcome:
     ticks = pause_file.ticks(host)
     reported = outcome._replace(remaining=items, error="")  # an undone run is no error of the node
     status = status_file.status(host, context, reported, previous, paused=pause.paused, logged=False)
-    # What a tick logs when it is new is published by the tick; its error stays while there is something that it is about.
+    # The tick publishes these errors, since it logs them when they are new. The last error stays while items are left.
     status["pause_error"] = previous.get("pause_error") if ticks else pause.error
     status["metrics_error"] = previous.get("metrics_error") if ticks else None
     if items and not outcome.applied:
         status["error"] = previous.get("error")
-    # What agrees is written where what is published is too old to be believed: the node has been looked at now.
+    # A status that agrees is written again where the published one is stale.
     differs = not status_file.same(status, previous) or bool(status_now.stale(host, previous))
     if differs and ticks:  # Without ticks, metrics would soon be outdated.
         now = tick.Tick(previous, False, host.uptime(), pause.paused, status["pause_error"])

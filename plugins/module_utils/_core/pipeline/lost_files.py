@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Corral's own files that were lost, as drift: what comes back from its other copy, and what a person has to bring back."""
+"""Lost files of Corral as drift: the files that a run restores from another copy, and those that only a user can restore."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ ORDER = 5
 
 
 def items(host: Host) -> tuple[Change, ...]:
-    """An item for each file that is lost; with the step that brings it back, where another copy has what it held."""
-    found = [*of_copies(host), *of_applied(host)]
-    for one in state.FILES:
-        if one.told and is_lost(host, one):
-            said = state.wrong(host, one.path, state.read_json(host, one.path), is_checked=one.checked)
-            reason = f"{said}: {one.lost}"
-            found.append(
-                Change(PROFILE, one.path, "content", "damaged", "readable", reason, one.path, (), UNCHANGEABLE)
+    """An item for each lost file, with the step that restores it where another copy has its content."""
+    changes = [*of_copies(host), *of_applied(host)]
+    for file in state.FILES:
+        if file.told and is_lost(host, file):
+            said = state.wrong(host, file.path, state.read_json(host, file.path), is_checked=file.checked)
+            reason = f"{said}: {file.lost}"
+            changes.append(
+                Change(PROFILE, file.path, "content", "damaged", "readable", reason, file.path, (), UNCHANGEABLE)
             )
-    return tuple(found)
+    return tuple(changes)
 
 
-def is_lost(host: Host, one: state.OwnFile) -> bool:
-    """Whether a file is damaged, or gone where the records of originals tell that it was written."""
-    if not state.there(host, one.path):
-        return one.path == state.AGENT and any(
-            record.before.key == f"file:{one.path}" for record in state.records(host)[0]
+def is_lost(host: Host, file: state.OwnFile) -> bool:
+    """Whether a file is damaged, or gone although the records of originals show that it was written."""
+    if not state.there(host, file.path):
+        return file.path == state.AGENT and any(
+            record.before.key == f"file:{file.path}" for record in state.records(host)[0]
         )
-    if one.path == state.DRAINED:
+    if file.path == state.DRAINED:
         from ..host import node_hooks
 
         return not node_hooks.drained_by(host)[0]
-    return bool(state.wrong(host, one.path, state.read_json(host, one.path), is_checked=one.checked))
+    return bool(state.wrong(host, file.path, state.read_json(host, file.path), is_checked=file.checked))
 
 
 def of_applied(host: Host) -> t.Iterator[Change]:
@@ -55,11 +55,11 @@ def of_applied(host: Host) -> t.Iterator[Change]:
 
 
 def of_copies(host: Host) -> t.Iterator[Change]:
-    """The files with a second copy of which one copy is lost, or an earlier one."""
+    """An item for each copy that is lost or older than the other, of the files with a second copy."""
     for pair in copies():
         readable = [path for path in pair if state.checked(host, path) is not None]
         if not readable:
-            continue  # There is none; or both are lost, which is another's item.
+            continue  # The file does not exist, or both copies are lost: see items().
         text = state.checked_text(state.either(host, pair[0]))
         for path, other in (pair, pair[::-1]):
             if path not in readable:
@@ -74,7 +74,7 @@ def copies() -> list[tuple[str, ...]]:
 
 
 def mended(host: Host, path: str, text: str, how: str) -> Change:
-    """A file that a run writes again."""
+    """The change that writes a file again."""
     stored = state.read_json(host, path)
     said = state.wrong(host, path, stored, is_checked=path != state.APPLIED) or "is an earlier one"
     step = make_step.file(path, text, RECORD, ORDER, mode=state.PRIVATE)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A node whose originals are lost with their second copy: the loss as drift, and what a removal leaves there, by name."""
+"""Originals that are lost with their second copy: the loss as drift, and the names of what a removal leaves."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LIVE = {str(kind): row.label for kind, row in KINDS.items() if kind in ("value",
 
 
 def loss(host: Host) -> tuple[Change, ...]:
-    """The item that says that the originals are lost; none where they are there."""
+    """The item for lost originals; none where they are readable."""
     if not state.originals_lost(host):
         return ()
     return (Change(PROFILE, state.BEFORE, "originals", "lost", "recorded", LOSS, state.BEFORE, (), UNCHANGEABLE),)
@@ -49,7 +49,7 @@ def loss(host: Host) -> tuple[Change, ...]:
 
 def unreadable(rows: t.Sequence[t.Any], managers: t.Optional[t.Sequence[str]]) -> tuple[Change, ...]:
     """An item for each record of these managers (None: of all) that cannot be read."""
-    found = []
+    changes = []
     for row in rows:
         manager, subject, before = (row.get(name) for name in FIELDS) if isinstance(row, dict) else (None, None, None)
         kind, target = (before.get("kind"), before.get("target")) if isinstance(before, dict) else (None, None)
@@ -58,26 +58,26 @@ def unreadable(rows: t.Sequence[t.Any], managers: t.Optional[t.Sequence[str]]) -
             continue
         said = [one for one in (target, subject, state.BEFORE) if isinstance(one, str)]
         what = kind if isinstance(kind, str) else "original"
-        found.append(Change(owner, said[0], what, "lost", "recorded", UNREADABLE, said[0], (), UNCHANGEABLE))
-    return tuple(found)
+        changes.append(Change(owner, said[0], what, "lost", "recorded", UNREADABLE, said[0], (), UNCHANGEABLE))
+    return tuple(changes)
 
 
 def keys(rows: t.Sequence[t.Any]) -> frozenset[str]:
-    """The keys of records that cannot be read, as far as they say what they are of: what is there now is not the original."""
-    found = set()
+    """The keys of unreadable records that still name their target: its present value is not the original."""
+    known = set()
     for before in (row.get("before") for row in rows if isinstance(row, dict)):
         words = [before.get(word) for word in ("kind", "target", "name")] if isinstance(before, dict) else []
         if words and isinstance(words[0], str) and isinstance(words[1], str):
             named = words[0] == "property" and isinstance(words[2], str)
-            found.add(Original(words[0], words[1], words[2] if named else "").key)  # type: ignore[arg-type]
-    return frozenset(found)
+            known.add(Original(words[0], words[1], words[2] if named else "").key)  # type: ignore[arg-type]
+    return frozenset(known)
 
 
 def left(host: Host, managers: t.Sequence[str], declared: t.Optional[Plan]) -> tuple[Change, ...]:
     """An item for each file of these managers, and for each live value and mount of the ``declared`` profile's plan.
 
-    The caller has asked whether the originals are lost. Only the declared profile tells which values Corral has set: they are
-    named as long as its file is there.
+    The caller knows that the originals are lost. Only the declared profile tells which values Corral has set: without its file they are not
+    named.
     """
     files = [path for path in (*OWN, *own_files.under(host)) if is_ours(host, path)]
     named = items([*files, *programs(host)], managers)
@@ -93,21 +93,21 @@ def programs(host: Host) -> list[str]:
 
 def live(host: Host, declared: Plan, managers: t.Sequence[str]) -> tuple[Change, ...]:
     """An item for each kernel value that these managers hold for the profile, and for each of its mounts that is mounted."""
-    found = []
+    changes = []
     for part in (part for part in declared.parts if part.manager in managers):
         for kind, dummy, target in (key.partition(":") for key in sorted(part.owned)):
             now = (host.read(target) or "").strip() if kind in LIVE else ""
             if now and now != partitions.MEMBER:
-                found.append(stays(part.manager, target, LIVE[kind], now))
+                changes.append(stays(part.manager, target, LIVE[kind], now))
     memory = declared.context.profile.memory if declared.context else None
     for mount in memory.mounts if memory and MEMORY in managers else ():
         if mounts.at(host, mount.path) is not None:
-            found.append(stays(MEMORY, mount.path, "mounted", "mounted by Corral"))
-    return tuple(found)
+            changes.append(stays(MEMORY, mount.path, "mounted", "mounted by Corral"))
+    return tuple(changes)
 
 
 def not_owned(host: Host, managers: t.Sequence[str], owned: t.Container[str]) -> tuple[Change, ...]:
-    """An item for each configuration file of these managers that no part of a plan owns any more, and that has no original."""
+    """An item for each configuration file of these managers that the plan owns no longer and that has no original."""
     if not state.originals_lost(host):
         return ()
     return items([path for path in own_files.written(host) if f"file:{path}" not in owned], managers)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The programs that a profile names, which root runs: only root may be able to change them."""
+"""The programs that a profile names. Root runs them, so only root may be able to change them."""
 
 from __future__ import annotations
 

@@ -35,12 +35,12 @@ def observe(host: Host, context: Context) -> t.Optional[dict[int, Assignment]]:
 
 
 def unused(host: Host, context: Context) -> frozenset[str]:
-    """The workloads of which no process runs on the CPUs that they have: they are stopped, or wait for a restart."""
+    """The workloads without a process on their CPUs: they are stopped, or wait for a restart."""
     return frozenset(one.workload for one in context.grants if one.cpus and not cgroup.populated(host, one.slice))
 
 
 def map_in_force(host: Host, context: Context) -> t.Optional[list[str]]:
-    """The map of the CPUs as they are; None where that is as the profile has it, or the kernel does not show it."""
+    """The map of the CPUs in force; None where it is as the profile declares, or the kernel does not show it."""
     now = observe(host, context)
     if now is None:
         return None

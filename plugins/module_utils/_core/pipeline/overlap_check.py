@@ -37,9 +37,9 @@ def overlaps(
 ) -> list[Problem]:
     """The problems of the first step that would let other processes run on exclusive CPUs, by the kernel's rule.
 
-    Every plan is checked here: of a profile, of a removal, and each step of an undo (conflict_with). A slice that is to keep its
-    CPUs counts as exclusive throughout, any other exclusive one until it is no partition any more. In an undo, only
-    the slices ``exclusive_before`` keep CPUs.
+    Every plan is checked here: of a profile, of a removal, and each step of an undo (conflict_with). A slice that keeps its CPUs is
+    exclusive throughout; any other exclusive slice, until it is no partition any more. In an undo only the slices ``exclusive_before`` keep
+    CPUs.
     """
     if not any(map(validate.moves_cpus, steps)):
         return []
@@ -70,10 +70,10 @@ def overlaps(
 
 
 def cpus_still_requested(host: Host, plan: Plan, step: Step, refused: t.Iterable[Step]) -> str:
-    """The units that ``refused`` steps should have moved off CPUs which this step gives to an exclusive slice, and what to do; "" for none.
+    """The units that still request CPUs which this step gives to an exclusive slice, and what to do; "" without any.
 
-    They had these CPUs before, so that overlaps() does not count them. CPUs of a slice that was asked to be a partition are its
-    own already.
+    The ``refused`` steps should have moved these units. overlaps() does not count them, since they had these CPUs before. CPUs of a slice
+    that was asked to be a partition are its own already.
     """
     unit = unit_of_partition(step.target) if step.kind == "partition" else step.target
     if not validate.moves_cpus(step) or step.value == MEMBER or unit not in keep_cpus(host, plan, {unit}):
@@ -83,16 +83,16 @@ def cpus_still_requested(host: Host, plan: Plan, step: Step, refused: t.Iterable
     if cgroup.partition(host, unit) not in (None, MEMBER):
         cpus -= requested
     units = [one.target for one in refused if one.name == "AllowedCPUs"]
-    found = {one: (cgroup.cpus(host, one).requested or frozenset()) & cpus for one in units}
+    requested_by = {one: (cgroup.cpus(host, one).requested or frozenset()) & cpus for one in units}
     return "; ".join(
-        f"{one} requests CPUs {cpuset.format(theirs)} of {unit}: stop {one}, or add it to cpu.shared.slices"
-        for one, theirs in found.items()
+        f"{other} requests CPUs {cpuset.format(theirs)} of {unit}: stop {other}, or add it to cpu.shared.slices"
+        for other, theirs in requested_by.items()
         if theirs
     )
 
 
 def exclusive_before(host: Host, done: t.Sequence[tuple[Original, Step]]) -> t.Optional[frozenset[str]]:
-    """The exclusive slices that alone requested their CPUs before the steps ``done``; one that requested none is not among them.
+    """The exclusive slices that alone requested their CPUs before the steps ``done``; without slices that requested none.
 
     None where these steps move no CPUs, and on cgroup v1.
     """
@@ -113,9 +113,9 @@ def exclusive_before(host: Host, done: t.Sequence[tuple[Original, Step]]) -> t.O
 
 
 def overlaps_v1(host: Host, plan: Plan, steps: t.Sequence[Step]) -> list[Problem]:
-    """The same on cgroup v1, among the units with directories that the plan writes or holds.
+    """The result of overlaps() on cgroup v1, for the units whose directories the plan writes or holds.
 
-    Where no profile says which pools there are, an exclusive directory is exclusive until its own step.
+    Without a profile that declares pools, an exclusive directory is exclusive until its own step.
     """
     from ..host import cgroup_v1_cpuset
     from ..model.plan import replay_v1
@@ -133,16 +133,18 @@ def overlaps_v1(host: Host, plan: Plan, steps: t.Sequence[Step]) -> list[Problem
 
 
 def granted_nothing(plan: Plan, units: t.AbstractSet[str]) -> frozenset[str]:
-    """Those slices that had no exclusive CPUs before the plan, by the checkpoint. The isolated pool is always among them: it has no grant."""
-    found = plan.context.workloads if plan.context else None
-    granted = {grant.slice for grant in found.checkpoint.grants if grant.cpus} if found else units - {ISOLATED_SLICE}
+    """The slices without exclusive CPUs before the plan, by the checkpoint. The isolated pool has no grant, so it is one of them."""
+    workloads = plan.context.workloads if plan.context else None
+    granted = (
+        {grant.slice for grant in workloads.checkpoint.grants if grant.cpus} if workloads else units - {ISOLATED_SLICE}
+    )
     return frozenset(units - granted)
 
 
 def keep_cpus(host: Host, plan: Plan, exclusive: t.Iterable[str]) -> set[str]:
     """The slices that have exclusive CPUs once the plan is executed; ``exclusive`` are those that exist.
 
-    A removal ends all grants with the checkpoint, or goes on after one that did.
+    A removal ends all grants with the checkpoint, or continues a removal that has ended them.
     """
     context = plan.context
     if context is not None:

@@ -3,11 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Notes to read before a rollout.
+"""Notes to read before a rollout, for the command line and the modules; the tick makes none.
 
-Other programs that manage the node, resources without a device, programs that are not run, tenants without a workload, and services
-that would have fewer CPUs.
-Only the command line and the modules use it, never the tick.
+They name other programs that manage the node, resources without a device, programs that are not run, tenants without a workload, and
+services that would have fewer CPUs.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from . import named_programs, unfit_affinity
 
 def notes(host: Host, context: Context) -> tuple[str, ...]:
     """All notes, the busy services last."""
-    found = conflicts.notes(
+    programs = conflicts.notes(
         context.profile,
         context.pools,
         other_agents.tuned(host),
@@ -38,7 +37,7 @@ def notes(host: Host, context: Context) -> tuple[str, ...]:
     )
     services = list(busy_notes(host, context))
     return (
-        *found,
+        *programs,
         *device_notes(host, context.profile.devices),
         *named_programs.notes(host, context.declared),
         *tenant_notes(context),
@@ -49,14 +48,14 @@ def notes(host: Host, context: Context) -> tuple[str, ...]:
 
 
 def device_notes(host: Host, resources: t.Sequence[Resource]) -> tuple[str, ...]:
-    """A line for each resource that no device of the node matches, each device that two resources match, each bad CDI spec, and each
-    resource with unhealthy devices: no workload is given those.
+    """A line for each resource without a device on this node, each device that two resources match, each bad CDI spec, and each resource
+    with unhealthy devices, which no workload is given.
     """
     if not resources:
         return ()
-    found = checked_devices.devices_of(host, resources)
-    notes = list(found.problems)
-    for name, devices in found.devices.items():
+    inventory = checked_devices.devices_of(host, resources)
+    notes = list(inventory.problems)
+    for name, devices in inventory.devices.items():
         bad = [one for one in devices if one.unhealthy]
         if bad:
             notes.append(
@@ -67,8 +66,8 @@ def device_notes(host: Host, resources: t.Sequence[Resource]) -> tuple[str, ...]
 
 def tenant_notes(context: Context) -> t.Iterator[str]:
     """A line for each tenant without a workload, and each priority in a quota that no workload has: both may be misspelt."""
-    found = context.workloads
-    needs = found.needs if found is not None else ()
+    workloads = context.workloads
+    needs = workloads.needs if workloads is not None else ()
     having = {need.tenant for need in needs}
     priorities = sorted({need.workload.priority for need in needs if need.workload.priority})
     for index, tenant in enumerate(context.profile.tenants):

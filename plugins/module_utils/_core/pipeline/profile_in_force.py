@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Which profile is in force on a node: the declared one, unless it is no profile, or was not confirmed and went back."""
+"""The profile in force on a node: the declared one, unless it is invalid, or was not confirmed and went back."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if t.TYPE_CHECKING:
 def read(host: Host) -> tuple[t.Optional[Profile], t.Optional[CorralError]]:
     """The profile in force, and what is wrong with the declared one.
 
-    None without an error: no profile is declared. None with an error: the declared one is not to be applied, and the one
-    applied last is lost, or there was none.
+    None without an error: no profile is declared. None with an error: the declared profile must not be applied, and there is no profile
+    that was applied last, or it is lost.
     """
     return instead_of(host, *declared_profile.declared_or_last_good(host))
 
@@ -32,18 +32,18 @@ def read(host: Host) -> tuple[t.Optional[Profile], t.Optional[CorralError]]:
 def instead_of(
     host: Host, declared: t.Optional[Profile], broken: t.Optional[CorralError]
 ) -> tuple[t.Optional[Profile], t.Optional[CorralError]]:
-    """The same, for a declared profile that was read already.
+    """The result of read(), for a declared profile that was read already.
 
-    Where the time of an unconfirmed one is over it is the profile before; where there was none, it is in force until the node has
-    gone back.
+    After the time of an unconfirmed profile, the profile before is in force; without one, the unconfirmed profile until the node has gone
+    back.
     """
     if not (state.there(host, state.UNCONFIRMED) or state.there(host, state.REJECTED)):
         return declared, broken
     try:
-        found = expired(host)
-        if found is not None and found.before is not None:
-            return profile.parse(found.before), None
-        if found is None and declared is not None and broken is None:
+        pending = expired(host)
+        if pending is not None and pending.before is not None:
+            return profile.parse(pending.before), None
+        if pending is None and declared is not None and broken is None:
             refuse_rejected(host, declared)
     except CorralError as error:
         try:
@@ -60,9 +60,11 @@ def refuse_rejected(host: Host, declared: Profile) -> None:
     if unconfirmed_file.rejected_damaged(host) and not declared_profile.applied_already(host, declared):
         message = "cannot be read as Corral wrote it, so that it may be that this profile went back: apply it with force, or remove the file"
         raise refusal(message, path=state.REJECTED)
-    found = rejection(host, declared)
-    if found is not None:
-        message = f"this profile was applied before and went back ({found.reason}): change it, or apply it with force"
+    rejected = rejection(host, declared)
+    if rejected is not None:
+        message = (
+            f"this profile was applied before and went back ({rejected.reason}): change it, or apply it with force"
+        )
         raise refusal(message, path="name", value=declared.name)
 
 
@@ -79,8 +81,8 @@ def rejection(host: Host, declared: Profile) -> t.Optional[Rejected]:
 
 
 def expired(host: Host) -> t.Optional[Pending]:
-    """What is unconfirmed for longer than was allowed."""
+    """The unconfirmed profile whose time is over; None without one."""
     from ..host import unconfirmed_file
 
-    found = unconfirmed_file.pending(host)
-    return found if found is not None and unconfirmed_file.left(host, found) <= 0 else None
+    pending = unconfirmed_file.pending(host)
+    return pending if pending is not None and unconfirmed_file.left(host, pending) <= 0 else None

@@ -20,7 +20,7 @@ from .confirming import Terms
 
 
 def left_already(host: Host, only_from: str) -> t.Optional[Profile]:
-    """The profile in force where it is not the one with this hash, the only one to go back from; None to go back."""
+    """The profile in force if it has another hash than ``only_from``, so that the node stays; None to go back."""
     in_force = state.history(host)[0]
     if not only_from or in_force is None or history.hash_of(in_force.profile).startswith(only_from):
         return None
@@ -35,8 +35,8 @@ def target(host: Host, to: str, only_from: str = "") -> Profile:
 def roll_back(host: Host, to: str, seconds: int = 0, only_from: str = "") -> Outcome:
     """Apply a profile that was applied before, and declare it; the caller holds the lock. ``seconds``: see confirming.Terms.
 
-    By number the profiles that it goes past are forgotten, so that the same number goes further back the next time.
-    By hash they are kept, and the same hash changes nothing the next time. With ``only_from`` they are forgotten as well.
+    By number, the profiles after it are forgotten, so that the same number goes further back the next time. By hash, they are kept, and the
+    same hash changes nothing the next time. With ``only_from`` they are forgotten as well.
     """
     number, past = history.number_of(to), state.history(host)[1]
     stays = left_already(host, only_from)

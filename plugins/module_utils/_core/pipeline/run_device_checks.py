@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Runs the commands that a profile has for the health of devices: by a timer, and before a run or a start that needs a result.
+"""Runs the commands of a profile that check devices: by a timer, and before a run or a start that needs a result.
 
-A tick runs none: it is confined, and reads what the timer's passes wrote. No command runs twice at once (a lock), and none holds
-the node's lock.
+A tick is confined and runs no command: it reads what the timer's passes wrote. A lock keeps a command from running twice at once; no
+command holds the node's lock.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ EARLY = 0.5  # of the time between two passes: systemd starts one a little early
 
 
 def tick(host: Host) -> None:
-    """One pass of the timer: each device that is due, and what it says is kept at once. A start that checks devices is waited for."""
+    """One pass of the timer: check each device that is due, and keep each result at once. It waits for a start that checks devices."""
     lock = Lock(host, state.DEVICE_CHECKS_LOCK)
     if not (wanted(host) and lock.take(LOCK_SECONDS)):
         return
@@ -52,10 +52,10 @@ def tick(host: Host) -> None:
 
 def check_due(host: Host, resources: t.Sequence[Resource]) -> None:
     """Check each device that is due, keep each result that differs, and forget devices that are gone."""
-    found = inventory.devices_of(resources, device_files.observe(host, resources))
+    node_devices = inventory.devices_of(resources, device_files.observe(host, resources))
     kept = device_checks.from_data(state.checked(host, state.DEVICE_CHECKS))
     last = last_checked(host)
-    there = list(to_check(found, resources))
+    there = list(to_check(node_devices, resources))
     known = {key for key, *dummy in there}
     results = {key: reason for key, reason in kept.items() if key in known}
     last = {key: when for key, when in last.items() if key in known}
@@ -66,14 +66,14 @@ def check_due(host: Host, resources: t.Sequence[Resource]) -> None:
     )
     for key, resource, check, device in there:
         began = host.uptime()
-        before = last.get(key, float("inf"))  # An uptime that is less than that is of a later boot.
+        before = last.get(key, float("inf"))  # A smaller uptime is that of a later boot.
         if key in results and before <= began < before + check.interval - early:
             continue
         reason, ran = check_one(host, resource, check, device)
         if ran:
             last[key] = began
         elif key in results:
-            continue  # It has the last answer until there is another; the next pass asks again.
+            continue  # The command did not run: the last result stays, and the next pass tries again.
         if results.get(key) != reason:
             results[key] = reason
             save(host, results)
@@ -98,14 +98,14 @@ def check_unknown(host: Host, declared: Profile, *, all_again: bool = False, wri
             raise refusal(
                 f"a pass of checks has run for {LOCK_SECONDS:g} s: see journalctl -u {device_check_units.SERVICE}"
             )
-        return  # What runs for so long keeps its results; a tick reads those.
+        return  # The pass that runs for so long keeps its results, and a tick reads them.
     new: dict[Key, str] = {}
-    unheard: set[Key] = set()  # These are unhealthy for this run alone.
+    unheard: set[Key] = set()  # Their command did not run: they are unhealthy for this run alone.
     try:
         # A pass that had the lock may have results by now.
         known = {} if all_again else checked_devices.results(host, resources)
-        found = inventory.devices_of(resources, device_files.observe(host, resources))
-        for key, resource, check, device in to_check(found, resources):
+        node_devices = inventory.devices_of(resources, device_files.observe(host, resources))
+        for key, resource, check, device in to_check(node_devices, resources):
             if key not in known:
                 new[key], ran = check_one(host, resource, check, device)
                 host.device_checks[key] = new[key]
@@ -129,14 +129,16 @@ def check_before_start(host: Host) -> None:
 def all_known(host: Host, resources: t.Sequence[Resource]) -> bool:
     """Whether each device that there is has a result."""
     known = checked_devices.results(host, resources)
-    found = inventory.devices_of(resources, device_files.observe(host, resources))
-    return all(key in known for key, *dummy in to_check(found, resources))
+    node_devices = inventory.devices_of(resources, device_files.observe(host, resources))
+    return all(key in known for key, *dummy in to_check(node_devices, resources))
 
 
-def to_check(found: Inventory, resources: t.Sequence[Resource]) -> t.Iterator[tuple[Key, Resource, Check, Device]]:
-    """The devices to check: one that is unhealthy for another reason stays so, whatever the result of a command is."""
+def to_check(
+    node_devices: Inventory, resources: t.Sequence[Resource]
+) -> t.Iterator[tuple[Key, Resource, Check, Device]]:
+    """The devices to check. A device that is unhealthy for another reason is not: no result would change that."""
     for resource, check in device_checks.checked(resources):
-        for device in found.devices.get(resource.name, ()):
+        for device in node_devices.devices.get(resource.name, ()):
             if not device.unhealthy:
                 yield device_checks.key_of(resource.name, device.id, check), resource, check, device
 
@@ -155,12 +157,12 @@ def last_checked(host: Host) -> dict[Key, float]:
     """When each device was checked, in seconds of this boot."""
     data = state.read_json(host, state.DEVICES_CHECKED)
     rows = data.get("checked") if isinstance(data, dict) else None
-    found = {}
+    checked_at = {}
     for row in rows if isinstance(rows, list) else []:
         if isinstance(row, list) and len(row) == 4 and all(isinstance(one, str) for one in row[:3]):
             if isinstance(row[3], (int, float)) and abs(row[3]) < 1 << 63:
-                found[t.cast("Key", tuple(row[:3]))] = float(row[3])
-    return found
+                checked_at[t.cast("Key", tuple(row[:3]))] = float(row[3])
+    return checked_at
 
 
 def let_go(host: Host, lock: Lock) -> None:

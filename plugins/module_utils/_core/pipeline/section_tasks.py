@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """One part of a node at a time, through the one pipeline.
 
-Everything that the parts declare is compiled, planned and validated. A task executes its own part of that plan,
-and what its change needs from other managers; earlier drift of those is left alone.
+Everything that the parts declare is compiled, planned and validated. A task executes its own part of that plan, and what its change needs
+from other managers. It leaves earlier drift of other managers.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ BOOT_NEEDS_AGENT = (section_patch.HUGEPAGES, section_patch.MOUNT)
 
 
 class Scope(NamedTuple):
-    """What is a patch's own: a manager's files, units and kernel values; ``places`` None: all of them."""
+    """What a patch owns: the files, units and kernel values of a manager; ``places`` None: all of them."""
 
     manager: str
     places: t.Optional[frozenset[str]]
 
     def has(self, manager: str, location: str) -> bool:
-        """Whether something is the patch's own."""
+        """Whether the patch owns this place of a manager."""
         return manager == self.manager and (self.places is None or location in self.places)
 
 
@@ -84,7 +84,7 @@ def refuse_name(declared: Profile) -> None:
 
 
 def scope_of(patch: SectionPatch) -> Scope:
-    """What is a patch's own: all of its manager's, or what that says of one pool or mount."""
+    """What a patch owns: all of its manager's places, or the places of its one pool or mount."""
     manager = registry.manager(section_patch.SECTIONS[patch.module].partition(".")[0])
     return Scope(manager.name, manager.places_of(patch))
 
@@ -115,9 +115,9 @@ def apply(host: Host, request: Request) -> Outcome:
 
 
 def narrowing(host: Host, request: Request) -> t.Callable[[Plan], Plan]:
-    """What makes of the node's plan the task's: without what differed before the task and is not the patch's own.
+    """The function that makes the task's plan of the node's plan: it drops earlier drift that the patch does not own.
 
-    The last part takes all that Corral still holds for the profile with it.
+    The removal of the last part takes all that Corral still holds for the profile.
     """
     before, ends = plan_before(host, request.declared), not request.patch.present
     if before is None or (request.wanted is None and request.declared is not None):
@@ -148,7 +148,7 @@ def narrowing(host: Host, request: Request) -> t.Callable[[Plan], Plan]:
 
 
 def plan_before(host: Host, declared: t.Optional[Profile]) -> t.Optional[Plan]:
-    """What differed before the task; None when the declared profile was never applied, so that all of it is still to do."""
+    """The differences before the task; None where the declared profile was never applied, so that all of it is still to do."""
     if declared is None:
         return planning.plan_removal(host, tuple(registry.FILES))
     if not declared_profile.applied_already(host, declared):

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Workloads of tenants on this node: which tenant each has, and what it needs with the tenant's defaults."""
+"""Workloads of tenants on this node: the tenant of each, and its needs with the tenant's defaults."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ OWN_DROPIN = f"/10-corral-{workload_units.NAME}.conf"
 
 
 def needs(
-    host: Host, declared: Profile, claims: t.Iterable[Workload], found: t.Sequence[Workload]
+    host: Host, declared: Profile, claims: t.Iterable[Workload], workloads: t.Sequence[Workload]
 ) -> list[ResourceRequirements]:
-    """What the workloads ``found`` on this node need, each with the defaults of its tenant.
+    """The needs of the workloads on this node, each with the defaults of its tenant.
 
-    One without resources is among them where a tenant counts it. ``claims`` has them as they are declared, with their patterns.
+    A workload without resources is included where a tenant counts it. ``claims`` are the workloads as declared, with their patterns.
     """
-    units = UnitSettings(host, declared, found)
+    units = UnitSettings(host, declared, workloads)
     patterns = {one.name: one for one in claims}
     listed = []
-    for one in found:
-        whole = patterns[one.name.partition(":")[0]]
-        tenant, barred = tenant_of(declared, units, one, whole.pattern)
-        if not (tenant or one.has_resources):
+    for workload in workloads:
+        whole = patterns[workload.name.partition(":")[0]]
+        tenant, barred = tenant_of(declared, units, workload, whole.pattern)
+        if not (tenant or workload.has_resources):
             continue
-        member = Member(tenant, terminating=units.terminating(one)) if tenant else None
-        listed.append(need_of(declared, one, member)._replace(barred=barred))
+        member = Member(tenant, terminating=units.terminating(workload)) if tenant else None
+        listed.append(need_of(declared, workload, member)._replace(barred=barred))
     return listed
 
 
 def need_of(declared: Profile, workload: Workload, member: t.Optional[Member]) -> ResourceRequirements:
-    """What a workload needs with the defaults of its tenant as they are now."""
+    """The needs of a workload with the present defaults of its tenant."""
     tenant = named(declared.tenants, member.tenant) if member else None
     if tenant is not None and member is not None:
         workload, member = tenant_admission.with_tenant(workload, tenant, member)
@@ -55,25 +55,27 @@ def need_of(declared: Profile, workload: Workload, member: t.Optional[Member]) -
 
 
 def tenant_of(declared: Profile, units: UnitSettings, workload: Workload, pattern: str) -> tuple[str, str]:
-    """The tenant of a workload ("" for none), and why it cannot be admitted where two of them claim it."""
+    """The tenant of a workload ("" for none), and why it cannot be admitted where two tenants claim it."""
     by_match = declared_tenant(declared.tenants, workload.match, pattern)
     by_unit = tenants_of_unit(declared.tenants, *units.membership(workload)) if units.decide else []
-    found = list(dict.fromkeys([*([by_match] if by_match else []), *by_unit]))
-    if len(found) > 1:
-        said = f"belongs to the tenants {' and '.join(found)}, by its match, Slice= or User=: narrow the members of one"
-        return found[0], said
-    return (found[0] if found else ""), ""
+    tenants = list(dict.fromkeys([*([by_match] if by_match else []), *by_unit]))
+    if len(tenants) > 1:
+        said = (
+            f"belongs to the tenants {' and '.join(tenants)}, by its match, Slice= or User=: narrow the members of one"
+        )
+        return tenants[0], said
+    return (tenants[0] if tenants else ""), ""
 
 
 class UnitSettings:
     """The settings of workloads' units that tenants ask for; a profile that asks for none reads no file."""
 
-    def __init__(self, host: Host, declared: Profile, found: t.Iterable[Workload]) -> None:
+    def __init__(self, host: Host, declared: Profile, workloads: t.Iterable[Workload]) -> None:
         tenants = declared.tenants
         self.decide = any(one.members.slices or one.members.users for one in tenants)
         scopes = {selector.scope for one in tenants for quota in one.quotas for selector in quota.selectors}
         self.limited = bool(scopes & {TERMINATING, NOT_TERMINATING})
-        wanted = workload_state.units_of(found) if self.decide or self.limited else []
+        wanted = workload_state.units_of(workloads) if self.decide or self.limited else []
         self.files = systemd.UnitFiles(host, wanted) if wanted else None
 
     def setting(self, workload: Workload, name: str) -> str:
@@ -81,8 +83,8 @@ class UnitSettings:
         if self.files is None or not workload.is_unit:
             return ""
         rows: list[Setting] = self.files.settings(workload.pattern, name)
-        found = [one.value for one in rows if not one.file.endswith(OWN_DROPIN)]
-        return found[-1] if found else ""
+        values = [one.value for one in rows if not one.file.endswith(OWN_DROPIN)]
+        return values[-1] if values else ""
 
     def membership(self, workload: Workload) -> tuple[str, str]:
         """The slice and the user of a workload's unit."""
@@ -96,17 +98,17 @@ class UnitSettings:
 def as_granted(
     host: Host,
     declared: Profile,
-    found: t.Iterable[Workload],
+    workloads: t.Iterable[Workload],
     listed: t.Sequence[ResourceRequirements],
     granted: t.Iterable[Grant],
     starting: t.Container[str],
 ) -> tuple[list[ResourceRequirements], list[str]]:
-    """The needs, of workloads that run with the defaults of their admission; and notes on those that would get others now.
+    """The needs, and a note on each running workload whose tenant has other defaults by now.
 
-    A changed limit of a tenant touches nothing that runs.
+    Such a workload keeps the defaults of its admission: a changed limit of a tenant touches nothing that runs.
     """
     known = {one.workload: one for one in granted}
-    as_declared = {one.name: one for one in found}
+    as_declared = {one.name: one for one in workloads}
     result, notes = [], []
     for need in listed:
         name, grant = need.workload.name, known.get(need.workload.name)
@@ -124,14 +126,14 @@ def as_granted(
 
 
 def with_earlier_defaults(declared: Profile, workload: Workload, member: Member) -> ResourceRequirements:
-    """What a workload needs with the defaults that it was admitted with."""
+    """The needs of a workload with the defaults of its admission."""
     policy = declared.cpu.policy if declared.cpu else "none"
     filled = tenant_limits.with_defaults(workload, member.defaults)
     return resource_requirements.of(filled, policy, declared.pids.per_workload, member)
 
 
 def not_raised(listed: t.Iterable[ResourceRequirements], allocated: AllocationResult) -> list[ResourceRequirements]:
-    """The needs; of a workload that its tenant refused more, what it was granted before."""
+    """The needs. A workload that its tenant refused more keeps the needs of its grant."""
     refused = {one.workload for one in allocated.refusals}
     grants = {one.workload: one for one in allocated.grants if one.member and one.workload in refused}
     return [

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Services whose CPUAffinity= has no CPU of their pool: they do not start again, as the kernel refuses such a mask (sched_setaffinity(2))."""
+"""Services whose CPUAffinity= has no CPU of their pool: the kernel refuses the mask at their next start (sched_setaffinity(2))."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def notes(host: Host, context: Context) -> t.Iterator[str]:
     if context.profile.cpu is None:
         return
     wanted = slices.wanted_cpus(context.profile.cpu, context.pools, context.grants)
-    found = [need.workload for need in context.workloads.needs] if context.workloads else []
-    placed = {name for one in found for name in (one.pattern, one.template)}  # They move into slices of their own.
+    workloads = [need.workload for need in context.workloads.needs] if context.workloads else []
+    placed = {name for one in workloads for name in (one.pattern, one.template)}  # They move into their own slices.
     ends = (("", ".service"), ("", ".service.d"))
     units = {name.removesuffix(".d") for base in systemd.LOAD_PATH for name in host.names_like(base, ends)}
     files = systemd.UnitFiles(host, units)
