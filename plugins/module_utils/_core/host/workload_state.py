@@ -153,7 +153,7 @@ def ask_for_end(host: Host, granted: t.Iterable[Grant]) -> bool:
 
 
 def is_needed(host: Host, holder: str) -> bool:
-    """Whether a running service's drop-in of Corral names this unit of a grant without a record."""
+    """Whether Corral's drop-in of a running service requires ``holder``, the unit of a grant that has no record."""
     folders = set(host.folders(unit_property.ETC))
     for link in host.names_like(INVOCATIONS, ((INVOCATION, ".service"),)):
         unit = link[len(INVOCATION) :]

@@ -100,7 +100,7 @@ def why_disk_used(host: Host, disk: str) -> str:
         if above:
             return f"is a part of {above[0]}: {UNMOUNT}"
     numbers = filter(None, ((host.read(f"{part}/dev") or "").strip() for part in (folder, *parts)))
-    # Btrfs shows its own device number, and the disk only as the source. A longer name matches as well: then the disk counts as used.
+    # Btrfs shows its own device number, so the disk's path is looked for too. A longer path also matches: then the disk counts as used.
     mounted = [host.lines(mounts.TABLE, word) for word in (*(f" {number} " for number in numbers), f" {path}")]
     if None in mounted:
         return "cannot be checked"

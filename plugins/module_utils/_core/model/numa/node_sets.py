@@ -18,8 +18,8 @@ from ..values.records import NamedTuple
 from . import topology_manager as manager
 from .topology_manager import FREE, Distances, Hint, Policy
 
-# The number of choices after which a search returns a set that may not be the narrowest. Only a search among unlike nodes, where hardly
-# any set has enough, comes near it: equal nodes cost no choices.
+# The number of choices after which a search returns a set that may not be the narrowest. Only a search among unlike nodes comes near it:
+# equal nodes cost no choices.
 STEPS = 20_000
 
 Nodes = frozenset[int]
