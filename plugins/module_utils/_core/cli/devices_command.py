@@ -41,7 +41,7 @@ def of_kubelet(host: Host, args: argparse.Namespace) -> int:
 
     if args.profile:
         raise refusal(
-            "is about the devices of a profile, and the kubelet gives out others: leave it out", path="--profile"
+            "names a profile, and the kubelet's devices are in no profile: leave the option out", path="--profile"
         )
     file, grants = kubelet_inspection.devices(host)
     entries = grants.entries if grants else ()

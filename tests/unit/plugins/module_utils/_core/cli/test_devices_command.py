@@ -144,7 +144,7 @@ def test_the_devices_of_a_kubelet_that_is_not_there(tmp_path: Path, capsys: pyte
     profile = tmp_path / "profile.json"
     profile.write_text('{"name": "x"}')
     assert main(["devices", "--kubelet", "--profile", str(profile)]) == 1
-    assert "--profile: is about the devices of a profile" in capsys.readouterr().err
+    assert "--profile: names a profile, and the kubelet" in capsys.readouterr().err
     with pytest.raises(CorralError, match="is this a Kubernetes node"):
         devices_command.do_devices(
             Host(str(tmp_path)), argparse.Namespace(profile=None, json=False, check=False, tick=False, kubelet=True)
