@@ -131,9 +131,8 @@ def refuse_admission(workload: Workload, declared: Profile, admitted: t.Sequence
         raise refusal("asks for nothing: write requests, limits or containers", path="requests")
     path, pattern = f"match.{workload.match}", workload.pattern
     if workload.is_unit and workload.is_glob:
-        raise refusal(
-            "may mean several units: admit each by its name, or declare it in the profile", path=path, value=pattern
-        )
+        message = "may mean several units: admit each by its name, or declare it in the profile"
+        raise refusal(message, path=path, value=pattern)
     others = (*declared.workloads, *(one for one in admitted if one.name != workload.name))
     other = allocate_workloads.conflicting(workload, others)
     if other is not None:
@@ -151,9 +150,8 @@ def withdraw(host: Host, name: str) -> Admission:
     if declared is None:
         raise refusal("no such workload was admitted here: corral status lists them", path="name", value=name)
     if declared.hold != RUNNING:
-        raise refusal(
-            "holds what it has as long as the profile declares it: change the profile", path="name", value=name
-        )
+        message = "holds what it has as long as the profile declares it: change the profile"
+        raise refusal(message, path="name", value=name)
     granted = grant_named(host, name)
     if granted is None:
         runs = [one.workload for one in workload_files.grants_in_force(host) if one.workload.startswith(f"{name}:")]
@@ -161,7 +159,7 @@ def withdraw(host: Host, name: str) -> Admission:
         raise refusal(f"has no grant here: {hint}", path="name", value=name)
     # A release of CPUs is no danger: the processes continue on the shared CPUs.
     if granted.devices and allocate_workloads.runs(host, granted):
-        message = "runs, and would share its devices with whom they are given next: stop it, and it gives them back"
+        message = "runs, and would share its devices with their next holder: stop it, which gives them back"
         raise refusal(message, path="name", value=name)
     released = stop(host, name, "")
     workload_state.ask_for_end(host, [granted])

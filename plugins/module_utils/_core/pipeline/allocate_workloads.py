@@ -39,13 +39,13 @@ from ..model.workload.resources import MEMORY
 if t.TYPE_CHECKING:
     from ..model.devices.device import Inventory
 
-# A workload that was admitted by hand must start in its slice within so many seconds, else its grant ends.
+# The time for the start of a workload that was admitted by hand; then its grant ends.
 START_SECONDS = 120
 BY_HAND = "by-hand"
 
 
 class Request(NamedTuple):
-    """The requests of this run: ``start`` has the run of each workload about to start, ``stop`` the run of each that ended.
+    """The requests of this run: by workload, the run that is about to ``start``, and the run that has ended (``stop``).
 
     ``admitted`` replaces the workloads that were admitted at run time (None: they stay as they are).
     """
@@ -231,11 +231,8 @@ def expanded(
             workloads.append(workload._replace(name=f"{workload.name}:{name}", pattern=unit, template=plain))
         if template:
             # The template stands for instances that are not known yet.
-            workloads.append(
-                workload._replace(
-                    name=f"{workload.name}:{template[: -len('.service')]}", pattern=template, template=template
-                )
-            )
+            name = f"{workload.name}:{template[: -len('.service')]}"
+            workloads.append(workload._replace(name=name, pattern=template, template=template))
     return workloads, notes
 
 
@@ -354,7 +351,7 @@ def over_at_start(
 def other_units(
     host: Host, granted: t.Iterable[Grant], declared: t.Mapping[str, ResourceRequirements]
 ) -> dict[str, str]:
-    """By workload, the unit or container that still runs in its slice and is not the declared unit: both would share the slice."""
+    """By workload, the other unit or container that still runs in its slice: the declared unit would share the slice."""
     running = {}
     for grant in granted:
         need = declared.get(grant.workload)

@@ -61,14 +61,14 @@ def refuse(host: Host, declared: Profile, terms: Terms) -> None:
 
 
 def is_lost(host: Host) -> bool:
-    """Whether the profile that was confirmed last is lost, which is not a node that never had one."""
+    """Whether the profile that was confirmed last is lost; False on a node that never had one."""
     return unconfirmed_file.pending(host) is None and state.applied(host) is None and state.was_applied(host)
 
 
 def refuse_lost(host: Host) -> None:
     """Raise CorralError where the profile to go back to is lost: the node would go back to none."""
     if is_lost(host):
-        message = "is lost, and so is what would replace it, so that the node could not go back to it: apply a profile without confirm_timeout"
+        message = "is lost, and no copy replaces it, so that the node could not go back: apply a profile without confirm_timeout"
         raise refusal(message, path=state.APPLIED)
 
 

@@ -51,21 +51,15 @@ def describe(host: Host, name: t.Optional[str] = None) -> Described:
         try:
             changes = planned(host, topology, node_as_profile.profile_data(head, [*kept, fragment]))
         except CorralError as error:
-            left_out[index] = (
-                f"Left out: {fragment.name}, which a profile cannot declare here:",
-                *bullets(error_lines(error)),
-            )
+            why = [problem.line() for problem in error.problems]
+            left_out[index] = (f"Left out: {fragment.name}, which a profile cannot declare here:", *bullets(why))
             continue
         if len(changes) > len(left):
             known = {change.item() for change in left}
             new = [change for change in changes if change.item() not in known]
-            more = [
-                change_text.in_words(change) for change in sorted(new, key=lambda change: change.property == "content")
-            ]
-            left_out[index] = (
-                f"Left out: {fragment.name}. Uncomment to adopt; Corral would then change:",
-                *bullets(more),
-            )
+            new.sort(key=lambda change: change.property == "content")
+            lead = f"Left out: {fragment.name}. Uncomment to adopt; Corral would then change:"
+            left_out[index] = (lead, *bullets([change_text.in_words(change) for change in new]))
             continue
         kept.append(fragment)
         left = changes
@@ -90,11 +84,6 @@ def mode_of(host: Host) -> str:
     except CorralError:
         declared = None
     return declared.mode if declared else "audit"
-
-
-def error_lines(error: CorralError) -> list[str]:
-    """A refusal, a line for each problem."""
-    return [problem.line() for problem in error.problems]
 
 
 def bullets(lines: t.Sequence[str]) -> list[str]:

@@ -87,10 +87,7 @@ def published(host: Host, outcome: Outcome) -> Outcome:
     have died before it published, and /run begins empty. A file that agrees is not written. Without a profile there is nothing to publish.
     The error of a profile that is invalid, does not fit the node or went back is published and logged by the tick.
     """
-    from . import (  # Admission and release, for which a unit's start waits, publish the pools alone.
-        profile_in_force,
-        tick,
-    )
+    from . import profile_in_force, tick  # The start of a unit publishes the pools alone.
 
     if not host.exists(state.STATE):
         return outcome

@@ -25,10 +25,8 @@ def items(host: Host) -> tuple[Change, ...]:
     for file in state.FILES:
         if file.told and is_lost(host, file):
             said = state.wrong(host, file.path, state.read_json(host, file.path), is_checked=file.checked)
-            reason = f"{said}: {file.lost}"
-            changes.append(
-                Change(PROFILE, file.path, "content", "damaged", "readable", reason, file.path, (), UNCHANGEABLE)
-            )
+            row = (PROFILE, file.path, "content", "damaged", "readable", f"{said}: {file.lost}", file.path)
+            changes.append(Change(*row, (), UNCHANGEABLE))
     return tuple(changes)
 
 

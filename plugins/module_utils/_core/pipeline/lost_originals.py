@@ -107,7 +107,7 @@ def live(host: Host, declared: Plan, managers: t.Sequence[str]) -> tuple[Change,
 
 
 def not_owned(host: Host, managers: t.Sequence[str], owned: t.Container[str]) -> tuple[Change, ...]:
-    """An item for each configuration file of these managers that the plan owns no longer and that has no original."""
+    """An item for each file of these managers that has no original and no owner in the plan."""
     if not state.originals_lost(host):
         return ()
     return items([path for path in own_files.written(host) if f"file:{path}" not in owned], managers)

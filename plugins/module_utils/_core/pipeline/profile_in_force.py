@@ -58,7 +58,7 @@ def refuse_rejected(host: Host, declared: Profile) -> None:
     from ..host import unconfirmed_file
 
     if unconfirmed_file.rejected_damaged(host) and not declared_profile.applied_already(host, declared):
-        message = "cannot be read as Corral wrote it, so that it may be that this profile went back: apply it with force, or remove the file"
+        message = "cannot be read as Corral wrote it, and this profile may have gone back: apply it with force, or remove the file"
         raise refusal(message, path=state.REJECTED)
     rejected = rejection(host, declared)
     if rejected is not None:

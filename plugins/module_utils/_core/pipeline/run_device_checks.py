@@ -61,9 +61,8 @@ def check_due(host: Host, resources: t.Sequence[Resource]) -> None:
     last = {key: when for key, when in last.items() if key in known}
     if results != kept:
         save(host, results)
-    early = (
-        EARLY * device_check_units.period(check for dummy, check in device_checks.checked(resources)) if there else 0
-    )
+    checks = (check for dummy, check in device_checks.checked(resources))
+    early = EARLY * device_check_units.period(checks) if there else 0
     for key, resource, check, device in there:
         began = host.uptime()
         before = last.get(key, float("inf"))  # A smaller uptime is that of a later boot.
@@ -95,9 +94,8 @@ def check_unknown(host: Host, declared: Profile, *, all_again: bool = False, wri
     lock = Lock(host, state.DEVICE_CHECKS_LOCK)
     if (writes or state.there(host, state.DEVICE_CHECKS_LOCK)) and not lock.take(LOCK_SECONDS):
         if all_again:
-            raise refusal(
-                f"a pass of checks has run for {LOCK_SECONDS:g} s: see journalctl -u {device_check_units.SERVICE}"
-            )
+            log = f"journalctl -u {device_check_units.SERVICE}"
+            raise refusal(f"a pass of checks has run for {LOCK_SECONDS:g} s: see {log}")
         return  # The pass that runs for so long keeps its results, and a tick reads them.
     new: dict[Key, str] = {}
     unheard: set[Key] = set()  # Their command did not run: they are unhealthy for this run alone.

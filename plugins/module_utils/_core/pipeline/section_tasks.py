@@ -70,16 +70,15 @@ def ask(host: Host, patch: SectionPatch) -> Request:
     if wanted != declared:
         raise refusal(f"this node has the profile {declared.name}: declare it there, or remove that profile first")
     if not declared_profile.applied_already(host, declared):
-        raise refusal(
-            f"the profile {declared.name} is declared and not applied yet: apply it first (corral.node.profile)"
-        )
+        message = f"the profile {declared.name} is declared and not applied yet: apply it first (corral.node.profile)"
+        raise refusal(message)
     return Request(patch, scope_of(patch), declared, wanted, own)
 
 
 def refuse_name(declared: Profile) -> None:
     """Refuse a whole profile that has the name of the one that parts make: the next part would extend it."""
     if declared.name == section_patch.NAME:
-        message = "is what single modules such as corral.node.cpuset call what they put together: write another name"
+        message = "is the name of the profile that single modules such as corral.node.cpuset make: write another name"
         raise refusal(message, path="name", value=declared.name)
 
 

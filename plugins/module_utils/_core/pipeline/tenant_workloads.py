@@ -136,13 +136,10 @@ def not_raised(listed: t.Iterable[ResourceRequirements], allocated: AllocationRe
     """The needs. A workload that its tenant refused more keeps the needs of its grant."""
     refused = {one.workload for one in allocated.refusals}
     grants = {one.workload: one for one in allocated.grants if one.member and one.workload in refused}
-    return [
-        need
-        if need.workload.name not in grants or not need.member
-        else need._replace(
-            requests=grants[need.workload.name].requests,
-            limits=grants[need.workload.name].limits,
-            member=grants[need.workload.name].member,
-        )
-        for need in listed
-    ]
+    result = []
+    for need in listed:
+        grant = grants.get(need.workload.name) if need.member else None
+        if grant is not None:
+            need = need._replace(requests=grant.requests, limits=grant.limits, member=grant.member)
+        result.append(need)
+    return result
