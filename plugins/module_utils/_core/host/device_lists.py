@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What runs with devices: systemd's own file of the list of a unit tells of it, and the file with the environment of a workload."""
+"""The runs with devices, by systemd's own files of the units' lists and by the environment files of workloads."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from .files import Host
 
 
 class Run(NamedTuple):
-    """A unit, or a workload without one, that runs with devices of which no grant is known. ``opened`` is what the unit's list lets it
-    open, as numbers and paths in /dev, without what its own files do; None where no list by Corral says that, as of a container.
+    """A unit, or a workload without a unit, that runs with devices of an unknown grant.
+
+    ``opened``: what the unit's list opens beside the unit's own files, as numbers and paths in /dev; None without a list by Corral, as of a
+    container.
     """
 
     name: str
@@ -28,10 +30,8 @@ class Run(NamedTuple):
 
 
 def marked(host: Host, known: t.Container[str] = ()) -> dict[str, tuple[str, ...]]:
-    """The other services than those ``known`` that have a list by Corral in systemd's own file of it, which is there until the next boot,
-    and its entries.
-    """
-    found = {}
+    """By service that is not ``known``, the entries of the list by Corral in systemd's own file, which lasts until the next boot."""
+    lists = {}
     for folder in host.names_like(RUNTIME_CONTROL, (("", ".service.d"),)):
         unit = folder[: -len(".d")]
         if unit in known:
@@ -39,40 +39,40 @@ def marked(host: Host, known: t.Container[str] = ()) -> dict[str, tuple[str, ...
         lines = (host.read(control_file(unit, DEVICE_ALLOW, runtime=True)) or "").splitlines()
         entries = [value for name, dummy, value in (line.partition("=") for line in lines) if name == DEVICE_ALLOW]
         if device_allow.MARK in entries:
-            found[unit] = tuple(filter(None, entries))
-    return found
+            lists[unit] = tuple(filter(None, entries))
+    return lists
 
 
 def without_grant(host: Host, granted: t.Iterable[Grant]) -> dict[str, Run]:
-    """What runs with devices that none of these grants has, by the file with its environment, which may be gone.
+    """The runs with devices that none of these grants has, by environment file, which may be gone.
 
-    It keeps what it has until it stops, whatever that is, and no other workload gets any of it.
+    Such a run keeps what it has until it stops, and no other workload gets any of it.
     """
     granted = [grant for grant in granted if grant.devices]
     lists = marked(host, {grant.unit for grant in granted})
     names = [name[: -len(ENDING)] for name in host.names(FOLDER) if name.endswith(ENDING)]
     known = {env_file(grant.workload, grant.unit) for grant in granted}
     known.update(map(env_file_as_read, tuple(known)))
-    found = {}
+    running = {}
     for name in sorted({*names, *lists}):
         path, unit = env_file("", name), unit_of(f"{name}{ENDING}")
         if path in known:
             continue
-        # Without a list and an id in the file all was taken back, and a run died before it removed the file.
+        # Without a list, and without an id in the file, all was taken back, and a run died before it removed the file.
         told = unit in lists or bool(unit and given_ids(host.read(path, follow=False)))
         if told and workload_state.runs_unit(host, unit):
             own = own_entries(host, unit)
             opened = frozenset(entry.partition(" ")[0] for entry in lists.get(unit, ()) if entry not in own)
-            found[path] = Run(unit, opened if unit in lists else None)
+            running[path] = Run(unit, opened if unit in lists else None)
         workload = "" if unit else name[: -len(".workload")]
         slices = workload_state.slices(host) if workload else ()
         if any(workload_of(one) == workload and cgroup.populated(host, one) for one in slices):
-            found[path] = Run(workload, None)
-    return found
+            running[path] = Run(workload, None)
+    return running
 
 
 def own_entries(host: Host, unit: str) -> tuple[str, ...]:
-    """What the other files of a unit let it open, which its list has as well: that was not granted."""
+    """The entries of a unit's other files: its list has them as well, but they were not granted."""
     control = control_file(unit, DEVICE_ALLOW, runtime=True)
     settings = systemd.UnitFiles(host, workload_state.named(unit)).settings(unit, DEVICE_ALLOW)
     return device_allow.added_up((item for item in settings if item.file != control), unit)

@@ -3,8 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The fields of a CDI spec: of which kind each is, since which version, and what it must be. A spec that breaks one of these rules is
-ignored as a whole by container engines.
+"""The fields of a CDI spec: their kinds, first versions and forms. Container engines ignore a whole spec that breaks one of these rules.
 
 Source: github.com/cncf-tags/container-device-interface, specs-go (config.go, version.go) and pkg/cdi (its Validate functions).
 """
@@ -22,8 +21,8 @@ DIGIT_FIRST, DOT_IN_CLASS = "0.5.0", "0.6.0"
 
 
 class Field(NamedTuple):
-    """A field. ``kind`` is a type of JSON, a table of fields, or a list of one of these; ``form`` what a text must be, ``once`` which
-    fields of a list's rows are never the same.
+    """A field of a spec. ``kind``: a JSON type, a table of fields, or a list of one of these; ``form``: the pattern of a text; ``once``:
+    the fields in which no two rows of a list may agree.
     """
 
     kind: t.Any = str
@@ -82,7 +81,7 @@ COUNT_WHEN_EMPTY = ("intelRdt", "schemata")
 
 
 class Unfit(Exception):
-    """What is wrong: the field, what to say of it, and its value where that helps. ``is_form``: it is no CDI spec at all."""
+    """A field that breaks a rule, with a message and its value where that helps. ``is_form``: the file is no CDI spec at all."""
 
     def __init__(self, at: str, message: str, value: t.Optional[str] = None, *, is_form: bool = False) -> None:
         super().__init__(f"{at} {message}")
@@ -90,7 +89,7 @@ class Unfit(Exception):
 
 
 def check(field: Field, value: t.Any, at: str, *, strict: bool = True) -> str:
-    """The version that a value needs. Raises Unfit. Without ``strict`` it may have fields that are not known here."""
+    """The version that a value needs. Raises Unfit. Without ``strict`` unknown fields are allowed."""
     kind: t.Any = type(field.kind) if isinstance(field.kind, (dict, list)) else field.kind
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise Unfit(at or "the spec", f"is not {KINDS[kind]}", is_form=True)
@@ -98,7 +97,7 @@ def check(field: Field, value: t.Any, at: str, *, strict: bool = True) -> str:
         raise Unfit(at, "is not NAME=VALUE" if field is ENV[0] else "is none that CDI has", value)
     needs = [VERSIONS[0]]
     if kind is list:
-        needs += [check(field.kind[0], one, f"{at}[{number}]", strict=strict) for number, one in enumerate(value)]
+        needs += [check(field.kind[0], row, f"{at}[{number}]", strict=strict) for number, row in enumerate(value)]
         for name in field.once:
             if len({row[name] for row in value}) < len(value):
                 raise Unfit(at, f"has one {name} twice")
@@ -114,13 +113,13 @@ def of_mapping(field: Field, value: dict[str, t.Any], at: str, *, strict: bool) 
         if inner.needed and value.get(name) in (None, ""):
             wanted = KINDS[list if isinstance(inner.kind, list) else str]
             raise Unfit(f"{at}.{name}".lstrip("."), f"is not {wanted}", is_form=True)
-    for name, one in value.items():
+    for name, given in value.items():
         inner, where = field.kind.get(name, field.kind.get("")), f"{at}.{shown(name)}".lstrip(".")
         if inner is None and strict:
             raise Unfit(where, f"is no field that CDI has up to {VERSIONS[-1]}")
-        if inner is not None and one is not None:
-            needs.append(check(inner, one, where, strict=strict))
-            if one or (one in ({}, []) and name in COUNT_WHEN_EMPTY):
+        if inner is not None and given is not None:
+            needs.append(check(inner, given, where, strict=strict))
+            if given or (given in ({}, []) and name in COUNT_WHEN_EMPTY):
                 needs.append(inner.since or VERSIONS[0])
     return needs
 
@@ -136,5 +135,5 @@ def of_name(name: str) -> str:
 
 
 def of_device(name: str, edits: t.Mapping[str, t.Any]) -> str:
-    """The version that a device with this name and these edits needs; it may have fields that are not known here. Raises Unfit."""
+    """The version that a device with this name and these edits needs; unknown fields are allowed. Raises Unfit."""
     return max(check(Field(EDITS), edits, "containerEdits", strict=False), of_name(name), key=order)

@@ -26,9 +26,9 @@ VERSION = re.compile(r"v?([0-9]{1,4}(?:\.[0-9]{1,4}){2})", re.ASCII)
 
 
 class SpecDevice(NamedTuple):
-    """A device of a spec, with the paths of its device nodes on the node, and of those that the spec has for all (``shared``).
+    """A device of a spec, with the ``paths`` of its device nodes on the node; the ``shared`` ones come with each device of the spec.
 
-    ``edits`` are the spec's version and what a container gets with the device, as JSON: by the device, and by the spec as a whole.
+    ``edits``: the spec's version, then the containerEdits of the device and of the whole spec, as JSON.
     """
 
     kind: str
@@ -51,9 +51,9 @@ def parse(data: object, path: str) -> list[SpecDevice]:
 
 
 def _devices(data: t.Any, path: str) -> list[SpecDevice]:
-    """The devices. Raises Unfit for what engines ignore as a whole, and CorralError for what Corral does not take."""
+    """The devices of a spec. Raises Unfit for a spec that engines ignore, and CorralError for one that Corral refuses."""
     version = _version(data)
-    # A spec of a later version than these may have fields that are not known here.
+    # A later version may have fields that are not known here.
     needs = cdi_fields.check(Field(cdi_fields.SPEC), data, "", strict=order(version) <= order(VERSIONS[-1]))
     kind, whole = data["kind"], data.get("containerEdits") or {}
     if not KIND.fullmatch(kind):
@@ -61,28 +61,28 @@ def _devices(data: t.Any, path: str) -> list[SpecDevice]:
     if "." in kind.partition("/")[2]:
         needs = max(needs, cdi_fields.DOT_IN_CLASS, key=order)
     shared = _paths(whole, path, "containerEdits")
-    found: dict[str, SpecDevice] = {}
+    devices: dict[str, SpecDevice] = {}
     for index, row in enumerate(data["devices"]):
         at, name, own = f"devices[{index}]", row["name"], row.get("containerEdits") or {}
         if not NAME.fullmatch(name):
             raise refusal(f"{at}.name is not the name of a CDI device: generate the spec again", path=path, value=name)
-        if name in found:
+        if name in devices:
             raise refusal(f"{at}.name is declared twice: leave one out", path=path, value=name)
         if not any(one is not None and (one or key in cdi_fields.COUNT_WHEN_EMPTY) for key, one in own.items()):
             raise Unfit(f"{at}.containerEdits", "is empty", name)
         needs = max(needs, cdi_fields.of_name(name), key=order)
         paths = _paths(own, path, f"{at}.containerEdits")
         texts = (json.dumps(edits, sort_keys=True, default=str) for edits in (own, whole) if edits)
-        found[name] = SpecDevice(kind, name, paths, (version, *texts), shared)
-    if not found:
+        devices[name] = SpecDevice(kind, name, paths, (version, *texts), shared)
+    if not devices:
         raise Unfit("devices", "has none")
     if order(needs) > order(version):
         raise Unfit("cdiVersion", f"is too low for the fields that it has, which came with {needs}", version)
-    return list(found.values())
+    return list(devices.values())
 
 
 def _version(data: t.Any) -> str:
-    """The version that a spec names; one that is none is left to the check of its fields. Raises Unfit."""
+    """The version of a spec; a missing one is left to the check of its fields. Raises Unfit."""
     said = data.get("cdiVersion") if isinstance(data, dict) else None
     if not isinstance(said, str) or not said:
         return VERSIONS[-1]
@@ -93,13 +93,16 @@ def _version(data: t.Any) -> str:
 
 
 def _check_json(spec: dict[str, t.Any], path: str) -> None:
-    """Refuse what JSON cannot say, which has to pass the edits on: other keys than text, a value in itself, and YAML that stands for too much."""
+    """Refuse a spec that JSON cannot express, in which the edits are passed on.
 
-    def parts(one: t.Any) -> t.Iterable[t.Any]:
-        odd = [key for key in one if not isinstance(key, str)] if isinstance(one, dict) else []
+    That is a key that is no text, a value inside itself, and YAML that expands too far.
+    """
+
+    def parts(value: t.Any) -> t.Iterable[t.Any]:
+        odd = [key for key in value if not isinstance(key, str)] if isinstance(value, dict) else []
         if odd:
             raise refusal("has a key that is not text: generate the spec again", path=path, value=str(odd[0]))
-        return one.values() if isinstance(one, dict) else one if isinstance(one, (list, tuple, set)) else ()
+        return value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple, set)) else ()
 
     try:
         check_bounds(spec, parts)
@@ -112,11 +115,7 @@ def _paths(edits: t.Mapping[str, t.Any], path: str, at: str) -> tuple[str, ...]:
     for number, node in enumerate(edits.get("deviceNodes") or []):
         host_path = node.get("hostPath") or node["path"]
         if not host_path.startswith("/") or not host_path.isprintable():
-            where = f"{at}.deviceNodes[{number}]"
-            raise refusal(
-                f"{where} has no absolute path of printable characters: generate the spec again",
-                path=path,
-                value=host_path,
-            )
+            said = f"{at}.deviceNodes[{number}] has no absolute path of printable characters: generate the spec again"
+            raise refusal(said, path=path, value=host_path)
         paths.append(host_path)
     return tuple(paths)

@@ -40,9 +40,9 @@ class Match(NamedTuple):
 
 
 class Check(NamedTuple):
-    """A command that tells whether a device is healthy: its path first, the seconds from one run to the next, and those it may take.
+    """A command that checks the health of a device, the seconds between two runs, and the seconds that a run may take.
 
-    ``user`` is ``dynamic`` (one that exists for this run alone) or ``root``.
+    ``user`` is ``dynamic`` (a user that exists for this run alone) or ``root``.
     """
 
     command: tuple[str, ...]
@@ -52,7 +52,7 @@ class Check(NamedTuple):
 
 
 class Resource(NamedTuple):
-    """A resource with the devices that it consists of; ``require_link``: without a link a device is unhealthy.
+    """A resource, and which devices it has; ``require_link``: without a link a device is unhealthy.
 
     ``bind`` is the driver that the PCI functions of a device are bound to while a workload has it.
     """
@@ -97,7 +97,7 @@ class DeviceFile(NamedTuple):
 class CdiDevice(NamedTuple):
     """A device of a CDI spec with the files that it needs on the node, and its ``edits`` (cdi_spec.py).
 
-    ``shared`` are the files that the spec has for all of its devices: each holder needs them, and they tell no device from another.
+    ``shared`` are the files that the spec has for all of its devices: each holder needs them, so they identify no device.
     """
 
     kind: str
@@ -111,7 +111,7 @@ class CdiDevice(NamedTuple):
 class Seen(NamedTuple):
     """What was found on the node: PCI functions by address, files by pattern, devices of CDI specs.
 
-    ``in_use`` says of PCI functions that may be bound to another driver why they cannot, ``drivers`` are those to bind to that are there.
+    ``in_use`` says by address why a PCI function cannot be bound to another driver; ``drivers`` are the drivers to bind to that exist.
     """
 
     pci: t.Mapping[str, PciFunction]
@@ -126,9 +126,9 @@ class Seen(NamedTuple):
 class Device(NamedTuple):
     """A device of a resource, the unit of allocation. ``unhealthy`` says why it cannot be given out; "" when it can.
 
-    ``numa_node`` is -1 without one. ``keys`` are what only one holder can have, ``within`` the sysfs folders around it. ``cdi`` are the
-    edits of the spec that it is a device of. ``unbound`` are its functions that are to be bound to ``bind`` for a workload, with the
-    driver that each has ("" for none). ``in_use``: nothing is wrong with it, the machine itself uses it.
+    ``numa_node``: -1 for none. ``keys``: what only one holder can have. ``within``: the sysfs folders around it. ``cdi``: the edits of its
+    CDI spec. ``unbound``: its functions to bind to ``bind`` for a workload, each with its present driver ("" for none). ``in_use``: the
+    device is not faulty, the machine itself uses it.
     """
 
     id: str
@@ -149,7 +149,7 @@ class Device(NamedTuple):
 class GrantedDevice(NamedTuple):
     """A device that a container has ("": the workload has no containers), by its resource and its id.
 
-    ``keys`` are those of the device when it was seen last: no other device that shares one of them can be given out.
+    ``keys`` are the device's keys when it was last seen: no other workload gets a device that shares one of them.
     """
 
     container: str
@@ -159,9 +159,10 @@ class GrantedDevice(NamedTuple):
 
 
 class Inventory(NamedTuple):
-    """The devices of each resource, in the profile's order; problems need a change of profile or node, notes do not. ``undeclared``
-    are those that were granted and that no resource has any more, ``elsewhere`` says of each resource what it matches and an earlier
-    one has. ``runs`` are those with devices of which no grant is known, by the files with their environment: a unit each, or a workload.
+    """The devices of each resource, in the profile's order. ``problems`` need a change of profile or node, ``notes`` do not.
+
+    ``undeclared``: granted devices that no resource has any more. ``elsewhere``: by resource, the matching devices that an earlier resource
+    has. ``runs``: by environment file, the unit or workload that runs with devices of an unknown grant.
     """
 
     devices: t.Mapping[str, tuple[Device, ...]]
@@ -178,47 +179,47 @@ class Inventory(NamedTuple):
 
 
 def around(locations: t.Iterable[str]) -> frozenset[str]:
-    """The sysfs folders above these: a device that is one of those folders includes all that is below it."""
+    """The sysfs folders above these locations: a device at such a folder includes all devices below it."""
     return frozenset(
         location[:end] for location in locations for end, char in enumerate(location) if char == "/" and end
     )
 
 
 def is_place(key: str) -> bool:
-    """Whether a key says where a device is: its folder in sysfs or its PCI address, which no other one has."""
+    """Whether a key is a place of a device: its folder in sysfs or its PCI address, which no other device has."""
     return not key.startswith("/") and "=" not in key
 
 
 def is_still(own: t.AbstractSet[str], device: Device) -> bool:
-    """Whether a device may be the one with this identity, which is not known where it is empty."""
+    """Whether a device may have this identity (empty: not known)."""
     if not (own and identity(device)):
         return True
     return not own.isdisjoint(device.keys) if any(map(is_place, own)) else _alike(own, _own_files(device))
 
 
 def identity(device: t.Union[Device, GrantedDevice]) -> frozenset[str]:
-    """What tells a device from all others, whatever its id is: its places, else its own files. Empty where it is not known."""
+    """What identifies a device under any id: its places, else its own files; empty where neither is known."""
     return frozenset(filter(is_place, device.keys)) or _own_files(device)
 
 
-def is_same(one: GrantedDevice, device: Device) -> bool:
+def is_same(granted: GrantedDevice, device: Device) -> bool:
     """Whether a device is the granted one by its identity, or by its files where one of the two has no place.
 
-    sysfs has no place of a device whose file is away, as while its driver is loaded again.
+    sysfs has no place of a device whose file is missing, for example while its driver is loaded again.
     """
-    own, seen = identity(one), identity(device)
+    own, seen = identity(granted), identity(device)
     if any(map(is_place, own)) and any(map(is_place, seen)):
         return own == seen
-    return _alike(_own_files(one), _own_files(device))
+    return _alike(_own_files(granted), _own_files(device))
 
 
 def _alike(files: t.AbstractSet[str], others: t.AbstractSet[str]) -> bool:
-    """Whether these are the files of one device: one that is the only one of its spec has those for control as well."""
+    """Whether these are the files of one device. The only device of a spec has the spec's files for control as well."""
     return bool(files and others) and (files <= others or files >= others)
 
 
 def _own_files(device: t.Union[Device, GrantedDevice]) -> frozenset[str]:
-    """The files of a device. A link without a place is none: it may lead to another file by now."""
+    """The files of a device; none for a link without a place, which may lead to another file by now."""
     if device.id.startswith("/dev/") and device.id not in device.keys:
         return frozenset()
     return frozenset(key for key in device.keys if key.startswith("/dev/"))

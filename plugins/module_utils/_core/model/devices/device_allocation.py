@@ -21,7 +21,7 @@ class TooFew(ValueError):
 
 
 def refreshed(granted: t.Iterable[GrantedDevice], by_id: t.Mapping[str, Device]) -> tuple[GrantedDevice, ...]:
-    """Granted devices with the keys that they have now, as far as they are seen: names change with a reboot, ids do not."""
+    """Granted devices with their present keys, as far as they are seen: names change with a reboot, ids do not."""
     return tuple(one._replace(keys=tuple(sorted(by_id[one.id].keys))) if one.id in by_id else one for one in granted)
 
 
@@ -33,15 +33,15 @@ def choose(
     reusable: t.Collection[str] = (),
     kept: t.Collection[str] = (),
 ) -> tuple[Device, ...]:
-    """``count`` of the free devices, by id; those that the ids ``reusable`` and ``kept`` name are among the free ones.
+    """``count`` of the free devices, sorted by id. Raises TooFew. The ids ``reusable`` and ``kept`` are of free devices.
 
-    First come the devices of init containers that are over (``reusable``), then those on the NUMA ``nodes`` of the workload, then
-    those on other nodes, then those without a node. Of each set those that the workload had before (``kept``) come first: they
-    are what a device plugin would prefer. Without ``nodes`` all are one set. Raises TooFew.
+    First come the devices of ended init containers (``reusable``), then those on the NUMA ``nodes`` of the workload, then those on other
+    nodes, then those without a node. In each set the workload's earlier devices (``kept``) come first: a device plugin would prefer them.
+    Without ``nodes`` all are one set.
     """
-    found = list(free)
-    if len(found) < count:
-        raise TooFew(f"{count} asked, {len(found)} free")
+    candidates = list(free)
+    if len(candidates) < count:
+        raise TooFew(f"{count} asked, {len(candidates)} free")
 
     def rank(device: Device) -> tuple[t.Any, ...]:
         alignment = 0
@@ -49,7 +49,7 @@ def choose(
             alignment = 1 if device.numa_node >= 0 else 2
         return device.id not in reusable, alignment, device.id not in kept, device.id
 
-    return tuple(sorted(sorted(found, key=rank)[:count], key=lambda device: device.id))
+    return tuple(sorted(sorted(candidates, key=rank)[:count], key=lambda device: device.id))
 
 
 def demand(
@@ -60,10 +60,10 @@ def demand(
     nodes: t.Iterable[int],
     reusable: t.Collection[str] = (),
 ) -> t.Optional[Demand]:
-    """What the topology manager merges for a resource: how many devices each NUMA node has, and how many of them are ``free`` (ids,
-    the ``reusable`` ones included). None where no device has a node: then there is no preference.
+    """The demand for a resource, for the topology manager: by NUMA node, how many devices there are, and how many are ``free``.
 
-    A device without a node, or on another one than these, counts on none, as in the kubelet; ``reusable`` devices must be on the nodes that are chosen.
+    None where no device has a node: then there is no preference. ``free`` has the ids, the ``reusable`` ones included. A device without a
+    node, or on another node than these, counts on none, as in the kubelet. ``reusable`` devices must be on the chosen nodes.
     """
     capacity = dict.fromkeys(nodes, 0)
     with_node = [device for device in devices if device.numa_node in capacity]

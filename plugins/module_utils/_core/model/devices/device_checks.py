@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The results of the commands that a profile has for the health of devices: for which device, and what each means."""
+"""The results of a profile's commands that check devices."""
 
 from __future__ import annotations
 
@@ -24,31 +24,24 @@ def checked(resources: t.Iterable[Resource]) -> list[tuple[Resource, Check]]:
 
 
 def key_of(resource: str, device: str, check: Check) -> tuple[str, str, str]:
-    """The key of a result: the resource, the id of the device, and the command with its user, since another one has no result yet."""
+    """The key of a result: the resource, the id of the device, and the command with its user (a changed command has no result)."""
     return resource, device, f"{zlib.crc32(json.dumps([check.command, check.user]).encode()):08x}"
 
 
 def variables(resource: str, device: Device) -> dict[str, str]:
-    """What a command finds in its environment beside the id of the device, which is its last argument; lists with commas."""
-    lists = {
-        "CORRAL_PCI": device.functions,
-        "CORRAL_FILES": device.files,
-        "CORRAL_INTERFACES": device.interfaces,
-    }
-    return {
-        "CORRAL_RESOURCE": resource,
-        "CORRAL_DEVICE": device.id,
-        **{key: ",".join(row) for key, row in lists.items()},
-    }
+    """The environment of a command, its lists with commas; the command's last argument is the id of the device."""
+    lists = {"PCI": device.functions, "FILES": device.files, "INTERFACES": device.interfaces}
+    joined = {f"CORRAL_{name}": ",".join(words) for name, words in lists.items()}
+    return {"CORRAL_RESOURCE": resource, "CORRAL_DEVICE": device.id, **joined}
 
 
-def with_results(found: Inventory, resources: t.Iterable[Resource], results: Results) -> Inventory:
-    """The devices with what the commands said of them. One that is unhealthy for another reason keeps that reason.
+def with_results(inventory: Inventory, resources: t.Iterable[Resource], results: Results) -> Inventory:
+    """The devices with the results of their checks. A device that is unhealthy for another reason keeps that reason.
 
-    One that was not checked yet is healthy: a note says how many there are.
+    A device that was not checked yet is healthy; a note counts such devices.
     """
-    devices = dict(found.devices)
-    notes = list(found.notes)
+    devices = dict(inventory.devices)
+    notes = list(inventory.notes)
     for index, resource in enumerate(resources):
         check = resource.check
         if check is None:
@@ -56,13 +49,13 @@ def with_results(found: Inventory, resources: t.Iterable[Resource], results: Res
         here = devices.get(resource.name, ())
         said = {one.id: results.get(key_of(resource.name, one.id, check)) for one in here}
         devices[resource.name] = tuple(
-            one if one.unhealthy else one._replace(unhealthy=said[one.id] or "") for one in here
+            device if device.unhealthy else device._replace(unhealthy=said[device.id] or "") for device in here
         )
         waiting = [one.id for one in here if not one.unhealthy and said[one.id] is None]
         if waiting:
             more = f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""
             notes.append(shown(f"devices[{index}].check: {waiting[0]}{more}: not checked yet", limit=1000))
-    return found._replace(devices=devices, notes=tuple(notes))
+    return inventory._replace(devices=devices, notes=tuple(notes))
 
 
 def to_data(results: Results) -> list[list[str]]:

@@ -36,7 +36,7 @@ IDS = "CORRAL_DEVICES_"  # how the variables with ids begin
 
 
 def env_file(workload: str, unit: str) -> str:
-    """The environment of a workload: named after its unit as %n has it, else after the workload."""
+    """The environment file of a workload: named after its unit as in %n, else after the workload."""
     return f"{FOLDER}/{unit or f'{workload}.workload'}{ENDING}"
 
 
@@ -46,27 +46,27 @@ def driver_record(address: str) -> str:
 
 
 def env_file_as_read(path: str) -> str:
-    """The file that systemd reads for ``env_file``: EnvironmentFile= is a pattern, in which a backslash (``job@a\\x2db.service``)
-    only makes the next character plain (glob(7)).
+    """The file that systemd reads for ``env_file``: EnvironmentFile= is a pattern, in which a backslash (``job@a\\x2db.service``) only
+    quotes the next character (glob(7)).
     """
     return path.replace("\\", "")
 
 
 def unit_of(name: str) -> str:
-    """The unit that a file of FOLDER is for; "" for that of a workload without one."""
+    """The unit of a file of FOLDER; "" for the file of a workload without a unit."""
     stem = name[: -len(ENDING)] if name.endswith(ENDING) else ""
     return stem if stem.endswith(".service") else ""
 
 
 def has_files(match: Match) -> bool:
-    """Whether every device of such a resource has a file, so that its unit is to open no other one."""
+    """Whether each device of a resource with this match has a file, so that its unit needs to open no other file."""
     return match.path is not None or match.cdi is not None or match.iommu_group is not None or is_vfio(match.driver)
 
 
 def unit_lines(*, closed: bool, binds: t.Iterable[str] = ()) -> list[str]:
-    """The settings in the drop-in of a unit with devices. Its files are read at each start, with no reload.
+    """The settings in the drop-in of a unit with devices. systemd reads the environment file at each start, without a reload.
 
-    ``binds`` is what BindPaths= lists (device_allow.binds): systemd takes it from files alone, which it reads at a reload.
+    ``binds`` are the paths of BindPaths= (device_allow.binds), which systemd takes from unit files alone.
     """
     lines = [*(["DevicePolicy=closed"] if closed else []), f"EnvironmentFile=-{FOLDER}/%n{ENDING}"]
     return lines + [f"BindPaths={one}" for one in binds]
@@ -75,51 +75,51 @@ def unit_lines(*, closed: bool, binds: t.Iterable[str] = ()) -> list[str]:
 def paths_of(
     resources: t.Iterable[str], seen: t.Mapping[str, t.Iterable[Device]], granted: t.Iterable[GrantedDevice] = ()
 ) -> list[str]:
-    """The device files that a unit may come to have of these resources, and those of what it has been ``granted``, links included."""
+    """The device files that a unit may get of these resources, and those of its ``granted`` devices, links included."""
     devices = [one for name in resources for one in seen.get(name, ())]
-    found = names_of(devices)
-    found += [key for one in granted for key in one.keys if key.startswith("/dev/")]
-    return list(dict.fromkeys(found))
+    paths = names_of(devices)
+    paths += [key for one in granted for key in one.keys if key.startswith("/dev/")]
+    return list(dict.fromkeys(paths))
 
 
 def names_of(devices: t.Collection[Device]) -> list[str]:
-    """The device files of devices, after the links that are their ids."""
+    """The device files of devices; the links that are their ids come first."""
     return list(dict.fromkeys([*(one.id for one in devices if one.id.startswith("/dev/")), *files_of(devices)]))
 
 
 def files_of(devices: t.Iterable[Device]) -> list[str]:
-    """The device files of devices, with the one that all users of VFIO need."""
-    found = dict.fromkeys(file for one in devices for file in one.files)
-    if any(file.startswith(VFIO_FOLDER) for file in found):
-        found[VFIO_CONTROL] = None
-    return list(found)
+    """The device files of devices, with the control file that all users of VFIO need."""
+    files = dict.fromkeys(file for one in devices for file in one.files)
+    if any(file.startswith(VFIO_FOLDER) for file in files):
+        files[VFIO_CONTROL] = None
+    return list(files)
 
 
 def allowed(devices: t.Iterable[Device], numbers: t.Mapping[str, str], bound: t.Collection[str] = ()) -> list[str]:
-    """What DeviceAllow= lists for devices: the ``numbers`` of their files (as below /sys/dev, by path).
+    """The entries of DeviceAllow= for devices: the ``numbers`` of their files (as below /sys/dev, by path), else the paths.
 
-    systemd takes /dev/char/MAJOR:MINOR as it is, whether a file is there or not (bpf_devices_allow_list_device in its bpf-devices.c). A
-    path it looks up each time when it sets a list, at a restart of the unit and a daemon-reload too, and leaves out what is away then. A
-    path stands for what has no number now; a link leads to the same device under its next number. So it does for a group that Corral
-    binds, or has ``bound``: it has a number only then, and its list is set whenever it is bound.
+    systemd takes /dev/char/MAJOR:MINOR whether such a file exists or not (bpf_devices_allow_list_device in its bpf-devices.c). It looks a
+    path up each time when it sets the list, at a restart of the unit and a daemon-reload too, and leaves out a file that is missing then. A
+    link leads to its device also under the next number. A group that Corral binds, or has ``bound``, is listed by its path: it has a number
+    only while it is bound, and its list is set whenever it is bound.
     """
     codes, linked = dict(numbers), []
-    for one in devices:
-        is_path = one.id.startswith("/dev/")
-        linked.append(one._replace(files=(one.id,)) if is_path else one)
-        ways = [one.id, *one.files] if is_path else []
-        codes.update((one.id, numbers[path]) for path in ways[::-1] if path in numbers)
-        for file in one.files if is_bound(one, bound) else ():
+    for device in devices:
+        is_path = device.id.startswith("/dev/")
+        linked.append(device._replace(files=(device.id,)) if is_path else device)
+        ways = [device.id, *device.files] if is_path else []
+        codes.update((device.id, numbers[path]) for path in ways[::-1] if path in numbers)
+        for file in device.files if is_bound(device, bound) else ():
             codes.pop(file, None)
     return [f"{f'/dev/{codes[file]}' if file in codes else file} {ACCESS}" for file in files_of(linked)]
 
 
-def is_bound(one: Device, bound: t.Collection[str]) -> bool:
-    """Whether Corral binds a device to its driver: now, or again once it is lost, since it has ``bound`` one of its functions.
+def is_bound(device: Device, bound: t.Collection[str]) -> bool:
+    """Whether Corral binds a device to its driver: now, or again after a loss, since it has ``bound`` one of its functions.
 
-    What it has bound for a resource that has no ``bind`` any more it does not bind again: no list would be set for that.
+    A device whose resource no longer has a ``bind`` is not bound again: no list would be set for it.
     """
-    return bool(one.bind) and (bool(one.unbound) or any(part in bound for part in one.functions))
+    return bool(device.bind) and (bool(device.unbound) or any(part in bound for part in device.functions))
 
 
 def variable(resource: str) -> str:
@@ -129,17 +129,17 @@ def variable(resource: str) -> str:
 
 def environment(devices: t.Mapping[str, t.Sequence[Device]]) -> dict[str, str]:
     """The variables for devices by resource: ids, PCI functions and device files, each list with commas."""
-    found = {}
+    variables = {}
     for resource, held in sorted(devices.items()):
         lists = {
             IDS: [one.id for one in held],
             "PCIDEVICE_": [address for one in held for address in one.functions],
             "CORRAL_FILES_": [file for one in held for file in one.files],
         }
-        found.update(
+        variables.update(
             {f"{name}{variable(resource)}": ",".join(dict.fromkeys(row)) for name, row in lists.items() if row}
         )
-    return found
+    return variables
 
 
 def env_text(devices: t.Mapping[str, t.Sequence[Device]]) -> str:
@@ -148,7 +148,7 @@ def env_text(devices: t.Mapping[str, t.Sequence[Device]]) -> str:
 
 
 def given_ids(text: t.Optional[str]) -> frozenset[tuple[str, str]]:
-    """The devices that a unit is told of by such a file: the variable and the id of each."""
+    """The devices that an environment file names: the variable and the id of each."""
     rows = (line.partition("=") for line in (text or "").splitlines() if line.startswith(IDS))
     return frozenset((name, one) for name, dummy, ids in rows for one in ids.split(","))
 
@@ -163,9 +163,9 @@ def kept_text(now: t.Optional[str], devices: t.Mapping[str, t.Sequence[Device]])
 
 
 class Held(NamedTuple):
-    """The devices of a grant by resource: as they are seen now, and one that is not seen (``missing``) with what is known of it.
+    """The devices of a grant by resource: as they are seen now, or as the keys of a ``missing`` device tell.
 
-    A key of a missing one that another device has by now is no way to it any more. ``others`` are the files of all other devices.
+    A key of a missing device that another device has by now is left out. ``others`` are the files of all other devices.
     """
 
     devices: t.Mapping[str, list[Device]]
@@ -174,24 +174,20 @@ class Held(NamedTuple):
 
 
 def held(granted: t.Sequence[GrantedDevice], seen: t.Mapping[str, t.Iterable[Device]]) -> Held:
-    """What is known of the devices of a grant; ``seen`` are the devices of the node by resource."""
-    # Its resource may have another name by now.
+    """The devices of a grant; ``seen`` are the devices of the node by resource."""
+    # The resource of a device may have another name by now.
     known = {one.id: one for devices in seen.values() for one in devices}
     missing = tuple(one for one in granted if one.id not in known)
     ids = {one.id for one in granted}
     parts = {key for one in granted for key in filter(is_place, one.keys)}
-    # A device may have another id by now: it is the same where its place is.
+    # A device may have another id by now: a place tells that it is the same.
     strange = [one for one in known.values() if one.id not in ids and parts.isdisjoint(one.keys)]
     others = frozenset(key for one in strange for key in (one.id, *one.keys) if key.startswith("/dev/"))
     taken = frozenset(key for one in missing if any(map(is_place, one.keys)) for key in one.keys if key in others)
-    found: dict[str, dict[str, Device]] = {}
-    for one in granted:
-        found.setdefault(one.resource, {})[one.id] = known.get(one.id) or not_seen(one, taken)
-    return Held(
-        {resource: list(devices.values()) for resource, devices in found.items()},
-        missing,
-        others,
-    )
+    by_resource: dict[str, dict[str, Device]] = {}
+    for device in granted:
+        by_resource.setdefault(device.resource, {})[device.id] = known.get(device.id) or not_seen(device, taken)
+    return Held({resource: list(devices.values()) for resource, devices in by_resource.items()}, missing, others)
 
 
 def flat(held: t.Mapping[str, t.Sequence[Device]]) -> list[Device]:
@@ -200,21 +196,21 @@ def flat(held: t.Mapping[str, t.Sequence[Device]]) -> list[Device]:
 
 
 def to_be_made(devices: t.Iterable[Device]) -> list[str]:
-    """The files of IOMMU groups that are to be bound: the kernel makes each then, perhaps with another number than before."""
+    """The files of IOMMU groups that are to be bound. The kernel makes a file when its group is bound, perhaps with another number."""
     return [file for one in devices if one.unbound and not one.unhealthy for file in one.files]
 
 
-def not_seen(one: GrantedDevice, taken: t.Container[str] = ()) -> Device:
+def not_seen(granted: GrantedDevice, taken: t.Container[str] = ()) -> Device:
     """A granted device that is not seen now, with what its keys tell."""
     return Device(
-        id=one.id,
+        id=granted.id,
         numa_node=-1,
         unhealthy="gone",
-        functions=tuple(key for key in one.keys if PCI_ADDRESS.fullmatch(key)),
+        functions=tuple(key for key in granted.keys if PCI_ADDRESS.fullmatch(key)),
         driver=None,
         interfaces=(),
-        files=tuple(key for key in one.keys if key.startswith("/dev/") and key not in taken),
-        keys=frozenset(one.keys),
+        files=tuple(key for key in granted.keys if key.startswith("/dev/") and key not in taken),
+        keys=frozenset(granted.keys),
         within=frozenset(),
     )
 
@@ -225,7 +221,7 @@ def not_seen(one: GrantedDevice, taken: t.Container[str] = ()) -> Device:
 def cdi_name(workload: str, container: str = "") -> str:
     """The device of a workload, or of a container of a pod, in the CDI spec; "" where CDI has no name for it (it is too long).
 
-    No two workloads have one name: an underscore that looks like the start of a code has one too. A name ends in a letter or digit.
+    No two workloads have the same name: an underscore that looks like the start of a code becomes a code. A name ends in a letter or digit.
     """
     name = f"{workload}:{container}" if container else workload
     name = re.sub(r"[^A-Za-z0-9_.:-]|_(?=[0-9a-f]{2})|[^A-Za-z0-9]$", lambda match: f"_{ord(match.group()):02x}", name)
@@ -240,7 +236,7 @@ class Spec(NamedTuple):
 
 
 def cdi_file(version: str) -> str:
-    """The spec with the devices that need a version: an engine that does not know it ignores no other one's."""
+    """The spec with the devices that need a version: an engine that does not know the version ignores no other file."""
     return f"{CDI_FOLDER}/corral.node-grant{'' if version == VERSION else f'-{version}'}.json"
 
 
@@ -276,35 +272,35 @@ def spec_text(version: str, rows: t.Mapping[str, t.Any]) -> str:
 
 
 def version_of(devices: t.Iterable[Device]) -> str:
-    """The version of a spec with these devices: that of the newest spec that they come from, or the lowest."""
+    """The version of a spec with these devices: the newest version of the specs that they come from, or the lowest."""
     return max([VERSION, *(one.cdi[0] for one in devices if one.cdi)], key=version_key)
 
 
 def version_key(version: str) -> tuple[int, ...]:
-    """A version for comparison; it is as the file of others has it."""
+    """A version for comparison; a foreign file may have any text there."""
     return tuple(int(part) if re.fullmatch("[0-9]{1,9}", part) else 0 for part in version.split("."))
 
 
 def edits(devices: t.Mapping[str, t.Sequence[Device]]) -> dict[str, t.Any]:
-    """What a container gets with devices: their files and variables, and for devices of other specs what these say.
+    """The containerEdits for devices: their files and variables, and the edits of the specs that they come from.
 
     Of two values of a variable the first one counts, in the order of the resources.
     """
-    return {key: rows for key, rows in ((key, distinct(key, rows)) for key, rows in said(devices).items()) if rows}
+    return {key: rows for key, rows in ((key, distinct(key, rows)) for key, rows in all_edits(devices).items()) if rows}
 
 
-def said(devices: t.Mapping[str, t.Sequence[Device]]) -> dict[str, list[t.Any]]:
-    """All that is said for devices by the lists of containerEdits, one after another."""
-    found: dict[str, list[t.Any]] = {"env": [f"{name}={value}" for name, value in environment(devices).items()]}
+def all_edits(devices: t.Mapping[str, t.Sequence[Device]]) -> dict[str, list[t.Any]]:
+    """The lists of containerEdits for devices, one after another."""
+    lists: dict[str, list[t.Any]] = {"env": [f"{name}={value}" for name, value in environment(devices).items()]}
     held = [one for dummy, group in sorted(devices.items()) for one in group]
     own = files_of(one for one in held if not one.cdi)
-    found["deviceNodes"] = [{"path": file, "permissions": ACCESS} for file in own]
-    for one in held:
-        for text in one.cdi[1:]:
+    lists["deviceNodes"] = [{"path": file, "permissions": ACCESS} for file in own]
+    for device in held:
+        for text in device.cdi[1:]:
             for key, rows in json.loads(text).items():
                 if isinstance(rows, list):
-                    found.setdefault(key, []).extend(rows)
-    return found
+                    lists.setdefault(key, []).extend(rows)
+    return lists
 
 
 def hook(path: str, args: t.Sequence[str]) -> dict[str, t.Any]:
@@ -313,18 +309,18 @@ def hook(path: str, args: t.Sequence[str]) -> dict[str, t.Any]:
 
 
 def conflicts(devices: t.Mapping[str, t.Sequence[Device]]) -> list[str]:
-    """The variables that are said with several values."""
+    """The variables that have several values."""
     values: dict[str, set[str]] = {}
-    for row in said(devices)["env"]:
+    for row in all_edits(devices)["env"]:
         name, dummy, value = str(row).partition("=")
         values.setdefault(name, set()).add(value)
     return sorted(name for name, several in values.items() if len(several) > 1)
 
 
 def distinct(key: str, rows: t.Iterable[t.Any]) -> list[t.Any]:
-    """The rows of a list of edits without those that say again what an earlier one said."""
-    found: dict[str, t.Any] = {}
+    """The rows of a list of edits without repetitions; of a variable, the first value."""
+    by_name: dict[str, t.Any] = {}
     for row in rows:
         name = row.partition("=")[0] if key == "env" and isinstance(row, str) else json.dumps(row, sort_keys=True)
-        found.setdefault(name, row)
-    return list(found.values())
+        by_name.setdefault(name, row)
+    return list(by_name.values())

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Which workloads have which devices, looked up by what only one of them can have."""
+"""The devices of each workload, found by keys that only one workload can have."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .device import Device, GrantedDevice, around
 
 
 class HeldDevices:
-    """Which workloads have which devices. The id of a device, and each key that it had when last seen, has one holder."""
+    """The devices of each workload. The id of a device, and each key that it had when last seen, has one holder."""
 
     def __init__(self) -> None:
         self.by_workload: dict[str, tuple[GrantedDevice, ...]] = {}
@@ -22,14 +22,14 @@ class HeldDevices:
 
     def give(self, workload: str, devices: tuple[GrantedDevice, ...]) -> None:
         """Give a workload these devices and no others."""
-        for found, keys in self.places(self.by_workload.pop(workload, ())):
+        for holders, keys in self.places(self.by_workload.pop(workload, ())):
             for key in keys:
-                found[key].discard(workload)
+                holders[key].discard(workload)
         if devices:
             self.by_workload[workload] = devices
-        for found, keys in self.places(devices):
+        for holders, keys in self.places(devices):
             for key in keys:
-                found.setdefault(key, set()).add(workload)
+                holders.setdefault(key, set()).add(workload)
 
     def places(self, devices: t.Iterable[GrantedDevice]) -> tuple[tuple[dict[str, set[str]], t.Iterable[str]], ...]:
         """The keys of devices with the mapping that counts them; the same for the sysfs folders above them."""

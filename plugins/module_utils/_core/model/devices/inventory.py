@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Which devices of a node belong to which resource of a profile, and which of them can be given out."""
+"""The devices of a node by resource of a profile, and which of them can be given out."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from .device_delivery import VFIO_CONTROL
 
 # A bridge is a part of the machine, not a device of its own: PCI class 06.
 BRIDGE = "06"
-# The bridges from PCI to PCI, whose driver leaves the IOMMU group to VFIO (driver_managed_dma in drivers/pci/pcie/portdrv.c). That of
-# another one, such as an ISA bridge, does not.
+# The bridges from PCI to PCI, whose driver leaves the IOMMU group to VFIO (driver_managed_dma in drivers/pci/pcie/portdrv.c). The
+# driver of another bridge, such as an ISA bridge, does not.
 PCI_BRIDGE = "0604"
 # Beside VFIO's, the driver that leaves its IOMMU group to VFIO (driver_managed_dma in drivers/pci/pci-stub.c).
 STUB = "pci-stub"
@@ -51,7 +51,7 @@ def match_text(match: Match) -> str:
 
 
 def devices_of(resources: t.Sequence[Resource], seen: Seen) -> Inventory:
-    """The devices of each resource; one that several resources match belongs to the first of them, and is a problem."""
+    """The devices of each resource. A device that several resources match belongs to the first of them, and is a problem."""
     owners: dict[str, tuple[int, Device]] = {}
     inner: dict[str, tuple[int, Device]] = {}
     devices: dict[str, tuple[Device, ...]] = {}
@@ -84,57 +84,59 @@ def devices_of(resources: t.Sequence[Resource], seen: Seen) -> Inventory:
     return Inventory(devices, tuple(problems), tuple(notes), elsewhere=elsewhere)
 
 
-def granted_elsewhere(granted: t.Iterable[GrantedDevice], found: Inventory, seen: Seen) -> tuple[Device, ...]:
-    """The granted devices that no resource has (any more), as far as they are seen: by their ids, which tell what to look for.
+def granted_elsewhere(granted: t.Iterable[GrantedDevice], inventory: Inventory, seen: Seen) -> tuple[Device, ...]:
+    """The granted devices that no resource has (any more), as far as they are seen: an id tells what to look for.
 
-    A CDI spec may count one otherwise by now: it is the one with its identity.
+    A CDI spec may number its devices anew: the identity tells which device was granted.
     """
-    ids = {one.id for devices in found.devices.values() for one in devices}
+    ids = {one.id for devices in inventory.devices.values() for one in devices}
     devices: dict[str, Device] = {}
-    for one in unknown(granted, found):
-        match = match_of(one.id)
+    for lost in unknown(granted, inventory):
+        match = match_of(lost.id)
         if match.cdi is not None:
             match = Match(cdi=match.cdi.partition("=")[0])
-        there = _candidates(Resource(one.resource, match), seen)
-        same = [device for device in there if match.cdi is not None and is_same(one, device)]
-        for device in same or [device for device in there if device.id == one.id]:
-            # One that had a file, and has none with its driver of now, is not what was granted.
-            if device.id not in ids and (device.files or not any(key.startswith("/dev/") for key in one.keys)):
+        there = _candidates(Resource(lost.resource, match), seen)
+        same = [device for device in there if match.cdi is not None and is_same(lost, device)]
+        for device in same or [device for device in there if device.id == lost.id]:
+            # A device that had a file, and has none with its present driver, is not what was granted.
+            if device.id not in ids and (device.files or not any(key.startswith("/dev/") for key in lost.keys)):
                 devices[device.id] = device
     return tuple(devices.values())
 
 
-def unknown(granted: t.Iterable[GrantedDevice], found: Inventory) -> list[GrantedDevice]:
-    """The granted devices that no resource has: of those with its name none is it."""
-    known = {one.id: one for devices in found.devices.values() for one in devices}
+def unknown(granted: t.Iterable[GrantedDevice], inventory: Inventory) -> list[GrantedDevice]:
+    """The granted devices that no resource has: a device with the same id, if there is one, is another device."""
+    known = {one.id: one for devices in inventory.devices.values() for one in devices}
     return [one for one in granted if one.id not in known or not is_still(identity(one), known[one.id])]
 
 
 def held_back(
-    found: Inventory,
+    inventory: Inventory,
     granted: t.Iterable[GrantedDevice],
     runs: t.Mapping[str, t.Optional[t.AbstractSet[str]]],
     numbers: t.Mapping[str, t.Optional[str]],
 ) -> Inventory:
-    """The devices with those as unhealthy that runs without a grant may have open, by what their lists let each of them open (None: there
-    is no list, as of a container). A device without a file is on no list: each of the runs may have it.
+    """The devices. Those that a run without a grant may have open are unhealthy.
+
+    ``runs`` has the files that the list of each run opens (None: there is no list, as of a container). A device without a file is on no
+    list: each of the runs may have it.
     """
     granted = list(granted)
-    known = {one.id for one in granted}.difference(one.id for one in unknown(granted, found))
+    known = {one.id for one in granted}.difference(one.id for one in unknown(granted, inventory))
 
-    def seen(one: Device) -> Device:
-        files = {one.id, *one.keys.intersection(one.files)}
+    def seen(device: Device) -> Device:
+        files = {device.id, *device.keys.intersection(device.files)}
         files = {file for file in files if file.startswith("/dev/")}
         files.update([f"/dev/{numbers[file]}" for file in files if numbers.get(file)])
         name = next((name for name, opened in runs.items() if opened is None or not files or opened & files), "")
         why = f"{name} may have it, and its grant is lost: stop {name}"
-        return one if one.unhealthy or not name or one.id in known else one._replace(unhealthy=why)
+        return device if device.unhealthy or not name or device.id in known else device._replace(unhealthy=why)
 
-    return found._replace(devices={name: tuple(map(seen, group)) for name, group in found.devices.items()})
+    return inventory._replace(devices={name: tuple(map(seen, group)) for name, group in inventory.devices.items()})
 
 
 def match_of(name: str) -> Match:
-    """What finds the device with an id: a path, a device of a CDI kind or a PCI address."""
+    """The match that finds the device with an id: a path, a device of a CDI kind or a PCI address."""
     if name.startswith("/dev/"):
         return Match(path=name)
     return Match(cdi=name) if "=" in name else Match(address=name)
@@ -155,7 +157,7 @@ def _candidates(resource: Resource, seen: Seen) -> list[Device]:
         return [_of_file(one, seen) for one in seen.files.get(match.path, ()) if one.real != VFIO_CONTROL]
     if match.cdi is not None:
         return _of_cdi(match.cdi, seen)
-    found: dict[str, Device] = {}
+    devices: dict[str, Device] = {}
     for address in sorted(seen.pci):
         function = seen.pci[address]
         if not _fits(match, function):
@@ -167,8 +169,8 @@ def _candidates(resource: Resource, seen: Seen) -> list[Device]:
             device = _of_group(group, seen, resource.require_link)
         else:
             device = _of_functions([function], _unhealthy(function, resource.require_link))
-        found[device.id] = device
-    return list(found.values())
+        devices[device.id] = device
+    return list(devices.values())
 
 
 def _fits(match: Match, function: PciFunction) -> bool:
@@ -190,8 +192,8 @@ def _group(number: t.Optional[int], seen: Seen) -> list[PciFunction]:
     """The functions of an IOMMU group without bridges, by address."""
     if number is None:
         return []
-    found = [one for one in seen.pci.values() if one.iommu_group == number and not one.pci_class.startswith(BRIDGE)]
-    return sorted(found)
+    functions = [one for one in seen.pci.values() if one.iommu_group == number and not one.pci_class.startswith(BRIDGE)]
+    return sorted(functions)
 
 
 def _unhealthy(function: PciFunction, require_link: bool) -> str:
@@ -210,17 +212,17 @@ def _without_link(functions: t.Sequence[PciFunction]) -> str:
 
 
 def _held_bridges(number: int, seen: Seen) -> str:
-    """The bridges of an IOMMU group whose drivers keep VFIO from it, with these; Corral binds no bridge."""
-    found = [
-        f"{one.address}, a bridge, is bound to {one.driver}"
-        for one in sorted(seen.pci.values())
-        if one.iommu_group == number
-        and one.pci_class.startswith(BRIDGE)
-        and not one.pci_class.startswith(PCI_BRIDGE)
-        and one.driver is not None
-        and not _is_ready(one)
+    """The bridges of an IOMMU group whose drivers keep VFIO from the group, as text; Corral binds no bridge."""
+    bridges = [
+        f"{bridge.address}, a bridge, is bound to {bridge.driver}"
+        for bridge in sorted(seen.pci.values())
+        if bridge.iommu_group == number
+        and bridge.pci_class.startswith(BRIDGE)
+        and not bridge.pci_class.startswith(PCI_BRIDGE)
+        and bridge.driver is not None
+        and not _is_ready(bridge)
     ]
-    return f"IOMMU group {number}: {', '.join(found)}: unbind that, or match nothing of this group" if found else ""
+    return f"IOMMU group {number}: {', '.join(bridges)}: unbind that, or match nothing of this group" if bridges else ""
 
 
 def _of_group(group: list[PciFunction], seen: Seen, require_link: bool = False) -> Device:
@@ -241,29 +243,31 @@ def _of_group(group: list[PciFunction], seen: Seen, require_link: bool = False) 
 
 
 def functions_to_bind(resources: t.Iterable[Resource], pci: t.Mapping[str, PciFunction]) -> list[PciFunction]:
-    """The functions that may be bound to another driver: those of the IOMMU groups of what such resources match."""
+    """The functions that may be bound to another driver: all of the IOMMU groups that resources with ``bind`` match."""
     seen = Seen(pci, {})
-    found: dict[str, PciFunction] = {}
+    functions: dict[str, PciFunction] = {}
     for resource in resources:
         for function in pci.values() if resource.bind is not None else ():
             if _fits(resource.match, function):
                 parts = _group(function.iommu_group, seen) or [function]
-                found.update((one.address, one) for one in parts if not _is_ready(one))
-    return list(found.values())
+                functions.update((one.address, one) for one in parts if not _is_ready(one))
+    return list(functions.values())
 
 
 def _is_ready(function: PciFunction) -> bool:
-    """Whether a function need not be bound for VFIO: it is, or has the driver that leaves its group to VFIO."""
+    """Whether a function need not be bound for VFIO: its driver is VFIO's, or leaves the group to VFIO."""
     return function.driver == STUB or is_vfio(function.driver)
 
 
 def _to_bind(driver: str, group: list[PciFunction], seen: Seen) -> Device:
-    """An IOMMU group that is bound to a driver once a workload has it. What is in use now is not given out."""
+    """An IOMMU group that is bound to a driver once a workload has it. A group that is in use now is not given out."""
     number = group[0].iommu_group
     device = _of_group(group, seen) if number is not None else _of_functions(group, "")
     others = [one for one in group if not _is_ready(one)]
     used = [
-        f"{one.address} ({one.driver}): {seen.in_use[one.address]}" for one in others if seen.in_use.get(one.address)
+        f"{function.address} ({function.driver}): {seen.in_use[function.address]}"
+        for function in others
+        if seen.in_use.get(function.address)
     ]
     unhealthy, in_use = "", False
     if number is None:
@@ -297,7 +301,7 @@ def _of_functions(functions: t.Sequence[PciFunction], unhealthy: str, files: tup
 
 
 def _of_file(file: DeviceFile, seen: Seen) -> Device:
-    """A file in /dev; that of an IOMMU group is the group."""
+    """The device of a file in /dev; for the file of an IOMMU group, the group."""
     head, dummy, number = file.real.rpartition("/")
     group = _group(int(number), seen) if head == "/dev/vfio" and number.isascii() and number.isdigit() else []
     if group:
@@ -317,37 +321,37 @@ def _of_file(file: DeviceFile, seen: Seen) -> Device:
 
 
 def _of_cdi(wanted: str, seen: Seen) -> list[Device]:
-    """The devices of a kind. Files that several devices have, such as one for control, tell none of them apart."""
+    """The devices of a CDI kind. A file that several devices have, such as a file for control, identifies none of them."""
     kind, dummy, pattern = wanted.partition("=")
     of_kind = [one for one in seen.cdi if one.kind == kind]
     sets = {frozenset(file.real for file in one.files) for one in of_kind if one.name != CDI_ALL}
     chosen = [
-        one
-        for one in sorted(of_kind, key=lambda one: one.name)
-        if (one.name == pattern or one.name != CDI_ALL) and fnmatch.fnmatchcase(one.name, pattern or "*")
+        device
+        for device in sorted(of_kind, key=lambda one: one.name)
+        if (device.name == pattern or device.name != CDI_ALL) and fnmatch.fnmatchcase(device.name, pattern or "*")
     ]
-    found = []
-    for one in chosen:
-        alone = one.name == CDI_ALL
-        shared = {file.real for file in one.shared}
+    devices = []
+    for device in chosen:
+        alone = device.name == CDI_ALL
+        shared = {file.real for file in device.shared}
         own = [
             file
-            for file in one.files
+            for file in device.files
             if file.real not in shared and (alone or sum(file.real in files for files in sets) == 1)
         ]
-        found.append(_of_cdi_device(one, own, seen))
-    return found
+        devices.append(_of_cdi_device(device, own, seen))
+    return devices
 
 
-def _of_cdi_device(one: CdiDevice, own: list[DeviceFile], seen: Seen) -> Device:
-    needed = (*one.files, *one.shared)
+def _of_cdi_device(device: CdiDevice, own: list[DeviceFile], seen: Seen) -> Device:
+    needed = (*device.files, *device.shared)
     gone = [file.path for file in needed if not file.is_device]
     odd = [file.path for file in needed if not FIT_PATH.fullmatch(file.real) or "/../" in file.real]
-    unhealthy = f"{', '.join(gone)} in {one.spec}: no such device" if gone else ""
+    unhealthy = f"{', '.join(gone)} in {device.spec}: no such device" if gone else ""
     if odd and not gone:
-        unhealthy = f"{', '.join(odd)} in {one.spec}: a unit file cannot contain its path"
+        unhealthy = f"{', '.join(odd)} in {device.spec}: a unit file cannot contain its path"
     functions = [seen.pci[file.address] for file in own if file.address and file.address in seen.pci]
-    name = f"{one.kind}={one.name}"
+    name = f"{device.kind}={device.name}"
     return Device(
         id=name,
         numa_node=_node(function.numa_node for function in functions),
@@ -358,7 +362,7 @@ def _of_cdi_device(one: CdiDevice, own: list[DeviceFile], seen: Seen) -> Device:
         files=tuple(dict.fromkeys(file.real for file in needed)),
         keys=_keys(own) | {name},
         within=around([file.location for file in own]),
-        cdi=one.edits,
+        cdi=device.edits,
     )
 
 
@@ -367,6 +371,6 @@ def _keys(files: t.Iterable[DeviceFile]) -> frozenset[str]:
 
 
 def _node(nodes: t.Iterable[int]) -> int:
-    """The one node of all, -1 where they differ."""
-    found = set(nodes)
-    return found.pop() if len(found) == 1 else -1
+    """The common NUMA node; -1 where the nodes differ."""
+    known = set(nodes)
+    return known.pop() if len(known) == 1 else -1
