@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The input of every manager: the profile, the machine, and what one manager decides for another."""
+"""The input of every manager: the profile, the machine, and the values that one manager decides for another."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if t.TYPE_CHECKING:  # Imported for type checkers only: a node without workloads
 
 
 class Attempt(NamedTuple):
-    """The last request that may be refused: how many hugepages were wanted, how many were given, when (epoch seconds).
+    """The last request that the kernel or systemd may refuse: hugepages wanted and given, and when (epoch seconds).
 
-    Of a partition, and of AllowedCPUs= of an unmanaged unit, 1 was wanted and 0 given.
+    For a partition, and for AllowedCPUs= of an unmanaged unit: 1 wanted, 0 given.
     """
 
     wanted: int
@@ -36,11 +36,12 @@ class Attempt(NamedTuple):
 
 
 class Workloads(NamedTuple):
-    """The declared workloads on this node: ``needs`` in the order of the profile, the ``checkpoint`` as it was read
-    (``damage`` says what was wrong with it) and what is to be (``allocated``), with the pools that its persistent grants leave.
-    ``admitted`` has the workloads admitted at run time where these change; ``pids`` are the tasks that may be given,
-    ``drifted`` has the changes of the nodes' memory since the checkpoint was written; ``released`` are the workloads whose run this
-    releases; ``devices`` those of the node, where workloads ask for some or have some.
+    """The declared workloads on this node.
+
+    ``needs``: in the order of the profile. ``checkpoint``: as it was read; ``damage`` says what was wrong with it. ``allocated``: the
+    wanted grants; ``persistent_pools``: the pools without the CPUs of persistent grants. ``admitted``: the workloads admitted at run time,
+    where these change. ``pids``: the tasks that may be given. ``drifted``: the changes of the nodes' memory since the checkpoint.
+    ``released``: the workloads whose run this run releases. ``devices``: of the node, where a workload requests or has devices.
     """
 
     needs: tuple[ResourceRequirements, ...]
@@ -59,15 +60,14 @@ class Workloads(NamedTuple):
 
 
 class Context(NamedTuple):
-    """The profile on this node, with its intents ``resolved``. ``fresh`` is a profile change or a boot, at which hugepages are
-    asked for at once.
+    """The profile on this node, with its intents ``resolved``.
 
-    ``before`` has the original kernel values that Corral has changed, by file: what a profile no longer declares
-    returns to them, and the rest of the plan must take that into account. ``original_cpus`` has the CPUs that each unit requested before
-    Corral gave it others ("" for none). ``declared_pools`` are the profile's where ``pools`` are others, because a kubelet that is not
-    restarted reserves other CPUs (None: the same). ``origins`` has the layer that each leaf of the
-    profile comes from, where that is known (see compose.py). ``run``: see vocabulary.py. ``goes_back``: the node goes back to
-    this profile, the one before an unconfirmed one, which what came after it must not keep from being executed.
+    ``fresh``: a profile change or a boot, when hugepages are requested at once. ``before``: by file, the original kernel values that Corral
+    has changed; a value that the profile no longer declares returns to its original. ``original_cpus``: the CPUs that each unit requested
+    before Corral gave it others ("" for none). ``declared_pools``: the pools of the profile where ``pools`` are others, because a kubelet
+    that is not restarted reserves other CPUs (None: the same). ``origins``: the layer of each leaf of the profile, where it is known
+    (compose.py). ``run``: see vocabulary.py. ``goes_back``: the node goes back to this profile from an unconfirmed one, which must not
+    prevent it.
     """
 
     profile: Profile
@@ -87,7 +87,7 @@ class Context(NamedTuple):
 
     @property
     def in_tick(self) -> bool:
-        """Whether it is what a tick does or finds, other than that at boot."""
+        """Whether a tick makes this run, or a report on what a tick would find; not at boot."""
         return self.run in ("tick", "timer")
 
     @property
@@ -97,7 +97,7 @@ class Context(NamedTuple):
 
     @property
     def grants(self) -> tuple[Grant, ...]:
-        """What workloads have once the plan is executed."""
+        """The grants once the plan is executed."""
         return self.workloads.allocated.grants if self.workloads else ()
 
     @property

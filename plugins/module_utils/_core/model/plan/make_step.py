@@ -4,7 +4,7 @@
 
 # This module is private to the collection corral.node.
 
-"""One constructor for each kind of step: what it takes is what that kind needs.
+"""One constructor for each kind of step, with the arguments that this kind needs.
 
 ``phase`` and ``order`` give its place in the whole plan (see plan.py); ``reload`` asks for one daemon-reload after phase FILES.
 """
@@ -93,7 +93,7 @@ def mount(name: str, path: str, verb: Verb, phase: int, order: int = 0, *, optio
 
 
 def hook(path: str, argument: t.Literal["drain", "resume"], phase: int, order: int = 0) -> Step:
-    """Run a program of the administrator's with one argument. The undo of "drain" is "resume"."""
+    """Run a program of the administrator with one argument. The undo of "drain" is "resume"."""
     return Step("hook", path, argument, phase, order)
 
 
@@ -103,15 +103,15 @@ def health(unit: str, address: str, phase: int, order: int = 0) -> Step:
 
 
 def ready(unit: str, kubeconfig: str, node: str, phase: int, order: int = 0) -> Step:
-    """Wait until the API server in a kubeconfig says that a node is Ready, since a service has started."""
+    """Wait until the API server of a kubeconfig has reported a node as Ready since a service started."""
     return Step("health", unit, kubeconfig, phase, order, name=node)
 
 
 def program(folder: str, files: str, python: str, phase: int, order: int = 0) -> Step:
-    """Compile a program with a Python; its files are named one a line. Python "": remove what was compiled."""
+    """Compile a program with a Python; its files are named one a line. Python "": remove the compiled files."""
     return Step("compile", folder, python, phase, order, name=files)
 
 
 def driver(folder: str, name: t.Optional[str], phase: int, order: int = 0, *, optional: bool = False) -> Step:
-    """Bind a PCI function (its folder in sysfs) to a driver. Name None: to the one that it had."""
+    """Bind a PCI function (its folder in sysfs) to a driver. Name None: to its former driver."""
     return Step("driver", folder, name, phase, order, optional=optional)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Where a manager may write: which steps it may plan. Each manager declares its places; the validator gets them as input."""
+"""The places that a manager may write, that is the steps that it may plan. The validator gets them as input."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ CONTROL_FILE = re.compile(
 class Place(NamedTuple):
     """Steps of one ``kind`` whose ``target`` and text match these regular expressions as a whole.
 
-    ``value`` None: the target may be removed, and nothing written. ``volatile``: there is no original to restore, because
-    the file is Corral's own state, or the value ends with its process or control group. ``kind`` "file" stands for links as
-    well: what was there before can have been the other one (systemctl mask).
+    ``value`` None: the target may be removed, and nothing written. ``volatile``: there is no original to restore, because the file is
+    Corral's own state, or the value ends with its process or control group. ``kind`` "file" includes links: a link may have replaced a
+    file, or a file a link (systemctl mask).
     """
 
     kind: str
@@ -36,7 +36,7 @@ class Place(NamedTuple):
     volatile: bool = False
 
     def covers(self, step: Step) -> bool:
-        """Whether the step is one of these."""
+        """Whether the place has this step."""
         kind = "file" if step.kind == "link" and self.kind == "file" else step.kind
         if kind != self.kind or re.fullmatch(self.target, step.target, re.ASCII) is None:
             return False
@@ -52,7 +52,7 @@ def dropins(manager: str) -> Place:
 
 
 def covering(places: t.Iterable[Place], step: Step) -> t.Optional[Place]:
-    """The place that a step writes to; None where it is in none of them."""
+    """The place that a step writes to; None where no place has it."""
     control = CONTROL_FILE.fullmatch(step.target) if step.kind in ("file", "link") else None
     if control:
         step = make_step.unit_property(control.group(1), control.group(2), "", step.phase)

@@ -23,16 +23,15 @@ if t.TYPE_CHECKING:
 
 # Verdicts of a change.
 DRIFT: Verdict = "drift"  # the node differs; the steps correct it
-UNCHANGEABLE: Verdict = (
-    "unchangeable"  # the node differs, and Corral cannot correct it; the reason has the cause and what to do
-)
+# The node differs, and Corral cannot correct it; the reason has the cause and what to do.
+UNCHANGEABLE: Verdict = "unchangeable"
 UNKNOWN: Verdict = "unknown"  # it could not be read; never counted as in sync
 
 # When steps run, in this order over the whole plan. CPUs move before files so that the live hand-over can be ordered:
 # a daemon-reload would apply all drop-ins at once (systemd 252).
-CLAIM = 5  # what slices find when they start: before anything takes effect
-TAKE = 6  # what a workload is to use no more, before the checkpoint gives it to another workload
-RECORD = 7  # the checkpoint, before what it gives takes effect
+CLAIM = 5  # the files that slices read at their start: before anything takes effect
+TAKE = 6  # devices, names and files that a workload loses, before the checkpoint gives them to another workload
+RECORD = 7  # the checkpoint, before its grants take effect
 STOP = 10  # units that are about to lose their files
 VALUES = 20  # sysctl, hugepage pools
 CPUS = 30  # the ordered hand-over
@@ -40,7 +39,7 @@ LIVE = 40  # other live properties of units
 RELEASE = 50  # live properties that the profile no longer declares
 FILES = 60  # drop-ins, units, sysctl.d
 RELOAD = 70  # one daemon-reload for all of them
-EMPTY_SLICES = 75  # they stop once no unit requires them: a stop would end the units that do, wherever those run
+EMPTY_SLICES = 75  # once no unit requires them: the stop of a slice ends the units that require it, wherever they run
 START = 80  # units that need their files
 DECLARE = 90  # the profile itself, last: it becomes the declared one when all of it is applied
 # What grants do not need at once is left to the rollout and the tick: a reload at each start would take seconds.
@@ -48,17 +47,17 @@ LATER = (STOP, VALUES, RELOAD, DECLARE)
 
 
 def key_of(kind: str, target: str, name: str) -> str:
-    """The key of a step and of its original: what it writes to, of a property its unit and name. A link and a file are of one place."""
+    """The key of a step and of its original: its kind and target, with the name of a property. A link has the key of a file."""
     kind = "file" if kind == "link" else kind
     return ":".join(filter(None, [kind, target, name if kind == "property" else ""]))
 
 
 class Step(NamedTuple):
-    """One write. make_step.py has a constructor for each ``kind``, which says what ``target``, ``name`` and ``value`` are.
+    """One write. make_step.py has a constructor for each ``kind``, which explains ``target``, ``name`` and ``value``.
 
-    ``phase`` and ``order`` give its place in the whole plan; ``reload`` asks for a daemon-reload after phase FILES. An
-    ``optional`` step needs what the kernel may not have (pages): its failure is drift, found by the next observation. Where a later
-    step gives CPUs away that a unit was to leave by it, the run is undone.
+    ``phase`` and ``order`` give its place in the whole plan; ``reload`` asks for a daemon-reload after phase FILES. An ``optional`` step
+    needs something that the kernel may lack (pages): a failure is drift, found by the next observation. But a run is undone where the
+    failed step should have moved a unit off CPUs that a later step gives to another.
     """
 
     kind: StepKind
@@ -78,7 +77,7 @@ class Step(NamedTuple):
 
     @property
     def text(self) -> t.Optional[str]:
-        """What is written, as the kernel and systemd read it: "AllowedCPUs=0-3", "+hugetlb"; None for a removal."""
+        """The written text, as the kernel and systemd read it: "AllowedCPUs=0-3", "+hugetlb"; None for a removal."""
         if self.kind == "property":
             return f"{self.name}={self.value or ''}"
         return f"{self.value}{self.name}" if self.kind == "controller" else self.value
@@ -88,8 +87,8 @@ class Step(NamedTuple):
 class Change(NamedTuple):
     """One change of a plan, or one drift item.
 
-    ``actual`` and ``wanted`` are texts to compare; ``location`` is where the actual value can be seen (file, unit, cgroup
-    path). What ``verdict``, ``when`` and ``disruption`` may be is in vocabulary.py.
+    ``actual`` and ``wanted`` are texts to compare; ``location`` is where the actual value can be seen (file, unit, cgroup path). The words
+    of ``verdict``, ``when`` and ``disruption`` are in vocabulary.py.
     """
 
     manager: str
@@ -105,7 +104,7 @@ class Change(NamedTuple):
     disruption: Disruption = "none"
 
     def item(self) -> tuple[str, str, str]:
-        """Which item this is, whatever its values: ``since`` is kept per item."""
+        """The identity of the item, whatever its values: ``since`` is kept per item."""
         return (self.manager, self.subject, self.property)
 
 
@@ -113,12 +112,10 @@ class Change(NamedTuple):
 class Part(NamedTuple):
     """One manager's part of a plan: its changes, and the keys of everything that it manages, in sync or not.
 
-    A value that Corral once changed and no part holds any more returns to its original. ``problems`` are reasons not to
-    begin with this profile on this node;
-    ``manager`` is whose kernel values (of those owned) are to be remembered even when they are right already; ``notes``
-    are hints for the user; ``baseline`` are steps on values that another file keeps right: nothing to do, but the value
-    is recorded as the original; ``gone`` are keys of files that its changes remove for good: what was there before
-    them is forgotten with them.
+    A value that Corral once changed returns to its original when no part holds it any more. ``problems``: reasons not to begin with this
+    profile on this node. ``manager``: whose owned kernel values are recorded even when they are right already. ``notes``: hints for the
+    user. ``baseline``: steps on values that another file keeps right; they are not executed, but the value is recorded as the original.
+    ``gone``: keys of files that the changes remove for good, with their originals.
     """
 
     changes: tuple[Change, ...]
@@ -131,7 +128,7 @@ class Part(NamedTuple):
 
 
 def unit_of_cpus_file(path: str) -> str:
-    """The unit whose AllowedCPUs= systemd's own file at this path is, persistent or live; "" for any other path."""
+    """The unit whose AllowedCPUs= systemd keeps in this file of its own, persistent or live; "" for any other path."""
     folder, dummy, file = path.rpartition(".d/")
     bases = ("/etc/systemd/system.control/", "/run/systemd/system.control/", "/run/systemd/transient/")
     control = folder.startswith(bases)
@@ -139,8 +136,11 @@ def unit_of_cpus_file(path: str) -> str:
 
 
 def steps_in_order(changes: t.Iterable[Change]) -> list[Step]:
-    """All steps of a plan in the order in which they run, each once but for folders, with one daemon-reload where any step asks for it."""
-    # Changes that are made by one and the same step all have it. A folder may be empty only at the second of two attempts.
+    """All steps of a plan in the order in which they run, with one daemon-reload where any step asks for it.
+
+    Each step is there once, except for folders.
+    """
+    # Several changes may have the same step. A folder may be empty only at the second of two attempts.
     steps: list[Step] = []
     known: set[Step] = set()
     for step in (step for change in changes for step in change.steps):
@@ -175,10 +175,10 @@ def change_from_dict(data: t.Mapping[str, t.Any]) -> Change:
 
 @printable_fields("notes")
 class Plan(NamedTuple):
-    """What would be changed. ``context`` is None for a plan that concerns no profile (the agent, a removal).
+    """The wanted changes. ``context`` is None for a plan without a profile (the agent, a removal).
 
-    ``lost``: a removal that changes nothing and names what is left, because the originals are lost. ``keep_going`` (a removal): the run
-    goes on past what cannot be brought back, and names it in ``leftovers``; not past a node that is not drained.
+    ``lost``: a removal that changes nothing and names what is left, because the originals are lost. ``keep_going``, for a removal: the run
+    continues where something cannot be restored, and names it in ``leftovers``; it ends where the node cannot be drained.
     """
 
     context: t.Optional[Context]
@@ -194,7 +194,7 @@ class Plan(NamedTuple):
 class Outcome(NamedTuple):
     """The result of a run. ``remaining`` is the drift that is left: in check mode all of it.
 
-    ``error`` names the step that was refused in the middle, ``undone`` what was undone then; both are empty after success.
+    ``error`` names the step that was refused, ``undone`` the changes that were undone then; both are empty after success.
     """
 
     plan: Plan

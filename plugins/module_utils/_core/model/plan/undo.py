@@ -32,10 +32,10 @@ SYSTEMD_FOLDERS = ("/etc/systemd/", "/run/systemd/")
 class Original(NamedTuple):
     """The state of one target before a step; in the records, before Corral's first step on it.
 
-    ``kind`` and ``target`` are the step's; ``name`` is a property's name, a mount's path, the unit whose processes a
-    cpuset holds or the files of a program, one a line; ``value`` a text (file) or kernel value; ``link`` a link's text;
-    ``runtime`` the text of systemd's own file for a live property; ``active`` whether the unit, its control group or the
-    mount was there; ``made`` the folders that were missing.
+    ``kind`` and ``target`` are the step's. ``name``: of a property its name, of a mount its path, of a cpuset the unit whose processes it
+    holds, of a program its files, one a line. ``value``: the text of a file, or a kernel value. ``link``: the text of a link. ``runtime``:
+    the text of systemd's own file for a live property. ``active``: whether the unit, its control group or the mount existed. ``made``: the
+    missing folders.
     """
 
     kind: StepKind
@@ -50,7 +50,7 @@ class Original(NamedTuple):
 
     @property
     def location(self) -> str:
-        """The path for which ``made`` names the folders, "" for what needs none."""
+        """The path for which ``made`` names the folders; "" where none are made."""
         if self.kind == "property":
             return control_file(self.target, self.name, runtime=True)
         if self.kind in ("file", "link", "compile"):
@@ -59,28 +59,28 @@ class Original(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The key of the step that it precedes."""
+        """The key of its step."""
         return key_of(self.kind, self.target, self.name)
 
 
 def from_data(data: t.Mapping[str, t.Any]) -> Original:
-    """An original from its JSON form (``_asdict``). Raises TypeError for data that is none."""
+    """An original from its JSON form (``_asdict``). Raises TypeError for other data."""
     known = {field: data[field] for field in Original._fields if field in data}
-    found = Original(**{**known, "made": tuple(known.get("made", ()))})
-    texts = (found.kind, found.target, found.name, *found.made)
-    optional = (one for one in (found.value, found.link, found.runtime) if one is not None)
-    if not all(isinstance(one, str) for one in (*texts, *optional)) or not isinstance(found.mode, int):
+    original = Original(**{**known, "made": tuple(known.get("made", ()))})
+    texts = (original.kind, original.target, original.name, *original.made)
+    optional = (one for one in (original.value, original.link, original.runtime) if one is not None)
+    if not all(isinstance(one, str) for one in (*texts, *optional)) or not isinstance(original.mode, int):
         raise TypeError("not the JSON form of an original")
-    if found.kind == "property" and found.name not in unit_limits.FILES and found.name != DEVICE_ALLOW:
+    if original.kind == "property" and original.name not in unit_limits.FILES and original.name != DEVICE_ALLOW:
         raise TypeError("no property that Corral sets")
-    return found
+    return original
 
 
 def restore_recorded(before: Original, online: str, taken: frozenset[int] = cpuset.EMPTY) -> list[Step]:
-    """The steps that bring a recorded original back, for a removal or a target that is no longer declared.
+    """The steps that restore a recorded original, for a removal or a target that is no longer declared.
 
-    A slice of Corral's does not get its earlier AllowedCPUs= back, nor does any unit that requested CPUs which exclusive slices have
-    now (``taken``). Nor is such a slice a partition again that was made one by hand.
+    A slice of Corral's does not get its earlier AllowedCPUs= back, and it becomes no partition again that a user made. Nor does any unit
+    get back a request for CPUs that exclusive slices have now (``taken``).
     """
     if before.kind == "partition":
         before = before._replace(value=MEMBER)
@@ -91,13 +91,13 @@ def restore_recorded(before: Original, online: str, taken: frozenset[int] = cpus
 
 
 def own_property(path: str) -> str:
-    """The key of a property of a slice of Corral's of which a file is what a persistent set-property wrote; "" for any other file."""
+    """The key of the property that a persistent set-property wrote to this file, for a slice of Corral's; "" for any other file."""
     key = key_of_file(path)
     return key if is_own(key.partition(":")[2].rpartition(":")[0]) else ""
 
 
 def clashes(cpus: str, taken: frozenset[int]) -> bool:
-    """Whether a recorded list has any of these CPUs, or is none."""
+    """Whether a recorded list has any of these CPUs, or is no list of CPUs."""
     try:
         return bool(cpuset.parse(cpus) & taken)
     except ValueError:
@@ -105,12 +105,12 @@ def clashes(cpus: str, taken: frozenset[int]) -> bool:
 
 
 def restore(before: Original, online: str) -> list[Step]:
-    """The steps that bring ``before`` back. ``online`` is the CPU list of the whole machine."""
+    """The steps that restore ``before``. ``online`` is the CPU list of the whole machine."""
     return KINDS[before.kind].restore(before, online)
 
 
 def restore_file(before: Original, dummy: str) -> list[Step]:
-    """A file or link as it was, or none and no folders."""
+    """Write a file or link as it was, or remove it and its folders."""
     target, reload = before.target, before.target.startswith(SYSTEMD_FOLDERS)
     if before.link is not None:
         return [make_step.link(target, before.link, FILES, reload=reload), *folders(before)]
@@ -118,7 +118,7 @@ def restore_file(before: Original, dummy: str) -> list[Step]:
 
 
 def restore_value(before: Original, dummy: str) -> list[Step]:
-    """The value that a target had, or its kind's ``none``; nothing where it was there without Corral."""
+    """Write the former value of a target, or its kind's ``none``; nothing where it existed without Corral."""
     kind = KINDS[before.kind]
     value, optional = before.value or kind.none, kind.optional
     step = Step(before.kind, before.target, value, kind.phase, kind.order, name=before.name, optional=optional)
@@ -126,13 +126,13 @@ def restore_value(before: Original, dummy: str) -> list[Step]:
 
 
 def restore_cpuset(before: Original, dummy: str) -> list[Step]:
-    """Exclusive CPUs are given up before others get them; then the inner directories go first, all before the slices stop."""
+    """Exclusive CPUs are given up before others get them. Inner directories go before outer ones, all before slices stop."""
     order = -10 if is_exclusive(before.target.rpartition("/")[2]) else 20 - before.target.count("/")
     return [make_step.cpuset(before.target, before.name, before.value or None, RELEASE, order)]
 
 
 def restore_unit(before: Original, dummy: str) -> list[Step]:
-    """A slice is stopped once systemd no longer knows of units in it; anything else before its files go."""
+    """A slice is stopped once systemd no longer knows units in it, any other unit before its files go."""
     if not before.target or (before.active and not is_workloads(before.target)):
         return []
     phase = EMPTY_SLICES if before.target.endswith(".slice") else STOP
@@ -140,7 +140,7 @@ def restore_unit(before: Original, dummy: str) -> list[Step]:
 
 
 def restore_program(before: Original, dummy: str) -> list[Step]:
-    """Remove the files of a program that was not there, what was compiled, and its folders, as far as nothing else is in them."""
+    """Remove the files of a program that was new, its compiled files, and its folders where nothing else is in them."""
     paths = [f"{before.target}/{name}" for name in before.name.splitlines()]
     inside = {
         path[:end] for path in paths for end, char in enumerate(path) if char == "/" and end >= len(before.target)
@@ -153,14 +153,14 @@ def restore_program(before: Original, dummy: str) -> list[Step]:
 
 
 def folders(before: Original, phase: int = FILES) -> list[Step]:
-    """Remove the folders that were made for it, the innermost first, as far as they are empty."""
+    """Remove the folders that were made for a target, the innermost first, where they are empty."""
     return [make_step.folder(path, phase, 80 - path.count("/")) for path in before.made]
 
 
 def restore_property(before: Original, online: str) -> list[Step]:
-    """Back to the live value, and to systemd's own file or none.
+    """Restore the live value, and systemd's own file or its absence.
 
-    Clearing AllowedCPUs= leaves the kernel's value where it was (systemd 252, 257), so all CPUs are set first.
+    Clearing AllowedCPUs= leaves the kernel's value as it is (systemd 252, 257), so all CPUs are set first.
     """
     unit, name = before.target, before.name
     control = control_file(unit, name, runtime=True)
@@ -169,7 +169,7 @@ def restore_property(before: Original, online: str) -> list[Step]:
         return [back] if before.runtime is not None else [back, live_file_removal(unit, name), *folders(before)]
     if before.runtime is not None:
         values = [line.partition("=")[2] for line in before.runtime.splitlines() if line.startswith(f"{name}=")]
-        # The file as well: a slice that has stopped since then has no live value to set.
+        # The file is written as well: a slice that has stopped since then has no live value to set.
         return [
             make_step.unit_property(unit, name, values[-1] if values else "", RELEASE),
             make_step.file(control, before.runtime, RELEASE, 10, reload=True),
@@ -178,7 +178,7 @@ def restore_property(before: Original, online: str) -> list[Step]:
         assignments = [before.value or online, ""]
     else:
         assignments = [unit_limits.property_value(name, before.value or "max")]
-    # A slice of Corral's stops; one with processes keeps its CPUs. That of a workload may have been started with the workload's unit,
+    # A slice of Corral's stops, or keeps its CPUs while it has processes. A workload's slice may have been started with the unit,
     # before it got anything.
     ours = is_own(unit) and (not before.active or is_workloads(unit))
     if ours:
@@ -188,7 +188,7 @@ def restore_property(before: Original, online: str) -> list[Step]:
 
 
 def handed_down(kept: t.Sequence[Original], gone: t.Iterable[Original]) -> list[Original]:
-    """``kept``, where folders that were made for the records in ``gone`` are handed to a record inside, beside or above each."""
+    """``kept``, with the folders that were made for the records in ``gone``: each folder goes to a record inside, beside or above it."""
     made = [set(before.made) for before in kept]
     for folder in sorted({path for before in gone for path in before.made}):
         inside = [index for index, before in enumerate(kept) if before.location.startswith(f"{folder}/")]
@@ -206,14 +206,14 @@ def handed_down(kept: t.Sequence[Original], gone: t.Iterable[Original]) -> list[
 def inverse(before: Original, step: Step, online: str, shared: str = "") -> list[Step]:
     """The steps that undo one step that has just been done, to run at once and in this order.
 
-    What was stopped starts again: a mount (phase START) only once all files are back and systemd has read them. A slice named as
-    Corral's that requested no CPUs gets ``shared``, the CPUs that are shared once all is undone ("": not known): those that the plan
-    gave it may be a grant's again, and to clear its setting leaves the kernel's as it is.
+    What was stopped starts again: a mount (phase START) only once all files are back and systemd has read them. A slice with a name of
+    Corral's that requested no CPUs gets ``shared``, the CPUs that are shared after the undo ("": not known). An empty setting would leave
+    it the CPUs of the plan, which may be a grant's again.
     """
     if step.kind == "hook":
         return [make_step.hook(step.target, "resume", START)] if step.value == "drain" else []
     if step.kind == "partition" and before.value == step.value:
-        return []  # The step renewed a partition. To write that again would end it first: see apply_step.set_partition().
+        return []  # The step renewed a partition. Another write would end it first: see apply_step.set_partition().
     if step.kind == "unit" and before.active and step.value == "stop":
         return [make_step.unit(step.target, "start", STOP)]
     if step.kind == "mount" and before.active and step.value in ("stop", "restart"):
@@ -230,14 +230,14 @@ def inverse(before: Original, step: Step, online: str, shared: str = "") -> list
 
 
 def in_order(steps: t.Iterable[Step]) -> list[Step]:
-    """Steps as they run: a folder goes after what is in it."""
+    """Steps in the order in which they run: a folder goes after its content."""
     return sorted(steps, key=lambda step: (step.phase, step.order))
 
 
 class Kind(NamedTuple):
-    """How an original of one kind is brought back, and the property of the change that does it.
+    """How an original of one kind is restored, and the property of the change that does so.
 
-    ``shown``: that change shows the value that comes back. The others are of restore_value()'s step.
+    ``shown``: that change shows the restored value. The other fields are for the step of restore_value().
     """
 
     label: str
@@ -259,7 +259,7 @@ KINDS: t.Mapping[StepKind, Kind] = {
     "partition": Kind(PROPERTY, shown=True, none=MEMBER, phase=RELEASE, order=-10),
     "cpuset": Kind("cpuset.cpus", restore_cpuset, shown=True),
     "property": Kind("property", restore_property, shown=True),
-    # Other control groups may depend on it by now: the kernel refuses then, and it stays.
+    # Where other control groups depend on the controller, the kernel refuses and it stays.
     "controller": Kind("controller", none="-", phase=EMPTY_SLICES, order=99, optional=True),
     "unit": Kind("state", restore_unit),
     "mount": Kind("mounted", none="stop", phase=STOP),
