@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Which CPUs the kernel lets each control group have (cgroup v2, Documentation/admin-guide/cgroup-v2.rst, "Cpuset").
+"""The CPUs that the kernel lets each control group have (cgroup v2, Documentation/admin-guide/cgroup-v2.rst, "Cpuset").
 
-It models trees of control groups only, without Corral's pools, grants or plans. The scenarios ``cpusets`` compare it
-with kernels 6.1, 6.12 and, for ``WINS``, 7.2, operation by operation. The validator replays plans with it (replay.py), and
-no planner may import it. Where a kernel behaves differently from its documentation, ``bounds`` has both outcomes.
+It models trees of control groups only, without Corral's pools, grants or plans. The scenarios ``cpusets`` compare the model with kernels
+6.1, 6.12 and, for ``WINS``, 7.2, operation by operation. The validator replays plans with it (replay.py); no planner may import it. Where a
+kernel behaves differently from its documentation, ``bounds`` has both outcomes.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Bounds(t.NamedTuple):
 
 
 class Cgroup(t.NamedTuple):
-    """A control group: ``cpus`` as asked for (empty: nothing), ``partition`` as asked for.
+    """A control group with the requested ``cpus`` (empty: none) and the requested kind of ``partition``.
 
-    ``valid`` is whether that is in force, so that no other control group has its CPUs. None: it may be or not.
-    ``kept`` is what it got from the control group around it when its own CPUs all went offline: see ``bounds``.
+    ``valid``: whether the partition is in force, so that no other control group has its CPUs; None: unknown. ``kept``: what it got from its
+    parent when its own CPUs all went offline, see ``bounds``.
     """
 
     cpus: CpuSet = NONE
@@ -47,8 +47,8 @@ class Cgroup(t.NamedTuple):
 class Machine(t.NamedTuple):
     """All control groups by their paths below the root (``a/b``), the CPUs that are online, and the kernel's behaviour.
 
-    ``lost`` are CPUs that the kernel may keep from all control groups although no partition has them: see ``bounds``.
-    ``elsewhere`` are those of partitions at the top that are not among ``cgroups``, for a part of a machine.
+    ``lost``: CPUs that the kernel may keep from all control groups although no partition has them, see ``bounds``. ``elsewhere``, for a
+    part of a machine: the CPUs of partitions at the top that are not among ``cgroups``.
     """
 
     cgroups: t.Mapping[str, Cgroup]
@@ -65,78 +65,78 @@ def way_of(release: str) -> str:
 
 
 def bounds(machine: Machine) -> dict[str, Bounds]:
-    """cpuset.cpus.effective of every control group, the root's included: what a process that enters gets.
+    """cpuset.cpus.effective of every control group, the root included: the CPUs of a process that enters.
 
-    Of a partition that may be in force or not, both outcomes are within the bounds.
+    For a partition whose state is unknown, the bounds include both outcomes.
 
-    Kernels lose CPUs: those of a partition that is not in force may be kept from all control groups, on 6.12 also once
-    it asks for others or is no partition any more, until a partition takes and returns them. A control group that asks for
-    no others then has all that the control group around it has, as if it had asked for nothing.
+    Kernels lose CPUs. The CPUs of a partition that is not in force may be kept from all control groups; on 6.12 also once the partition
+    requests others or ends, until a partition takes and returns them. A control group that requests only such CPUs has all CPUs of its
+    parent.
 
-    When all CPUs of a control group go offline, it gets the CPUs that the control group around it has then. Kernel 6.1
-    does not update them when a partition beside it takes or returns CPUs: the control group, and all in it, keep what
-    they got until its cpuset.cpus is written or a CPU goes offline or online. So a partition that is valid may share
-    CPUs with it, and none that takes such CPUs is sure. Its own cpuset.cpus.effective shows what it has. 6.12 updates it.
+    When all CPUs of a control group go offline, it gets the present CPUs of its parent. Kernel 6.1 does not update them when a partition
+    beside it takes or returns CPUs: the control group and all in it keep them until its cpuset.cpus is written or a CPU goes offline or
+    online. So a valid partition may share CPUs with it, and a partition that takes such CPUs is uncertain. Its own cpuset.cpus.effective is
+    right. 6.12 updates it.
 
-    When all CPUs of a partition go offline and its processes are in control groups in it without a cpuset, 7.2 leaves it a
-    partition without a CPU, and lets them run on all CPUs that are online, other partitions' included.
+    When all CPUs of a partition go offline and its processes are in control groups in it without a cpuset, 7.2 leaves it a partition
+    without a CPU, and lets the processes run on all CPUs that are online, other partitions' included.
     """
     taken, doubted = given_out(machine)
-    found = {ROOT: bounds_of(machine, ROOT, Bounds(), taken[ROOT], doubted[ROOT])}
+    known = {ROOT: bounds_of(machine, ROOT, Bounds(), taken[ROOT], doubted[ROOT])}
     for path in sorted(machine.cgroups, key=depth):
-        found[path] = bounds_of(machine, path, found[parent(path)], taken[path], doubted[path])
-    return found
+        known[path] = bounds_of(machine, path, known[parent(path)], taken[path], doubted[path])
+    return known
 
 
 def bounds_of(
     machine: Machine, path: str, around: Bounds, taken: t.AbstractSet[int], doubted: t.AbstractSet[int]
 ) -> Bounds:
-    """The CPUs of one control group, by those of the one ``around`` it and what partitions in it took (see ``given_out``)."""
-    one, whole = (machine.cgroups[path], whole_of(machine, parent(path))) if path else (None, machine.online)
-    if one is None or one.valid:
-        left = (whole if one is None else one.cpus & whole) - taken
+    """The CPUs of one control group, by its parent's (``around``) and by what partitions in it took (see ``given_out``)."""
+    cgroup, whole = (machine.cgroups[path], whole_of(machine, parent(path))) if path else (None, machine.online)
+    if cgroup is None or cgroup.valid:
+        left = (whole if cgroup is None else cgroup.cpus & whole) - taken
         return Bounds(left - doubted - machine.lost, left)
     least, most = around
-    if one.cpus & least:
-        least, most = one.cpus & least, one.cpus & most
-    elif one.cpus & most:
-        least = NONE  # What it asks for, or all that the control group around it has.
-    if one.kept.most:
-        least, most = least & one.kept.least, most | one.kept.most & whole
-    if one.partition != MEMBER:
+    if cgroup.cpus & least:
+        least, most = cgroup.cpus & least, cgroup.cpus & most
+    elif cgroup.cpus & most:
+        least = NONE  # The CPUs that it requests, or all CPUs of its parent.
+    if cgroup.kept.most:
+        least, most = least & cgroup.kept.least, most | cgroup.kept.most & whole
+    if cgroup.partition != MEMBER:
         least = NONE  # 6.12 gives no CPUs to a partition whose CPUs are offline, even when it reports the partition as invalid.
-    if one.valid is None:
-        own = one.cpus & whole
+    if cgroup.valid is None:
+        own = cgroup.cpus & whole
         most |= machine.online if machine.way == WINS and not own else own
     return Bounds(least, most)
 
 
 def given_out(machine: Machine) -> tuple[dict[str, CpuSet], dict[str, CpuSet]]:
-    """What partitions directly in each control group took of its CPUs, and what those that are not sure may have taken."""
+    """By control group, the CPUs that partitions directly in it took, and the CPUs that uncertain ones may have taken."""
     taken: dict[str, set[int]] = {path: set() for path in (ROOT, *machine.cgroups)}
     doubted: dict[str, set[int]] = {path: set() for path in taken}
-    for path, one in machine.cgroups.items():
-        if one.partition != MEMBER:
-            (taken if one.valid else doubted)[parent(path)].update(one.cpus)
+    for path, cgroup in machine.cgroups.items():
+        if cgroup.partition != MEMBER:
+            (taken if cgroup.valid else doubted)[parent(path)].update(cgroup.cpus)
     return frozen(taken), frozen(doubted)
 
 
-def frozen(found: t.Mapping[str, set[int]]) -> dict[str, CpuSet]:
-    return {path: frozenset(cpus) for path, cpus in found.items()}
+def frozen(sets: t.Mapping[str, set[int]]) -> dict[str, CpuSet]:
+    return {path: frozenset(cpus) for path, cpus in sets.items()}
 
 
 def parent(path: str) -> str:
-    """The control group around another; the root's own is the root."""
+    """The parent of a control group; the root's parent is the root."""
     return path.rpartition("/")[0]
 
 
 def depth(path: str) -> int:
-    """The number of its ancestors."""
+    """The number of ancestors of a control group."""
     return path.count("/")
 
 
 def below(machine: Machine, path: str) -> list[str]:
-    """The control groups directly in another."""
+    """The children of a control group."""
     return [other for other in machine.cgroups if other and parent(other) == path]
 
 
@@ -144,7 +144,7 @@ def below(machine: Machine, path: str) -> list[str]:
 
 
 def make(machine: Machine, path: str) -> Machine:
-    """A new control group, which asks for nothing."""
+    """A new control group, which requests nothing."""
     return machine._replace(cgroups={**machine.cgroups, path: Cgroup()})
 
 
@@ -156,34 +156,36 @@ def remove(machine: Machine, path: str) -> Machine:
 
 def set_cpus(machine: Machine, path: str, cpus: CpuSet) -> Machine:
     """Write cpuset.cpus."""
-    one = machine.cgroups[path]
-    if one.cpus == cpus:
+    before = machine.cgroups[path]
+    if before.cpus == cpus:
         return machine  # The kernel stops here, even where a partition could become valid again.
     renewed = {
-        name: one._replace(kept=Bounds()) for name, one in machine.cgroups.items() if f"{name}/".startswith(f"{path}/")
+        name: cgroup._replace(kept=Bounds())
+        for name, cgroup in machine.cgroups.items()
+        if f"{name}/".startswith(f"{path}/")
     }
-    changed = changed_in(machine, {**renewed, path: one._replace(cpus=cpus, kept=Bounds())})
-    harmless = machine.way == WINS and one.partition == MEMBER
+    changed = changed_in(machine, {**renewed, path: before._replace(cpus=cpus, kept=Bounds())})
+    harmless = machine.way == WINS and before.partition == MEMBER
     doubted = {} if harmless else dict.fromkeys(rivals(changed, path))
-    if one.valid and can_be(changed, path):
-        changed = changed._replace(lost=changed.lost - (cpus - one.cpus))
-    elif one.partition != MEMBER:
+    if before.valid and can_be(changed, path):
+        changed = changed._replace(lost=changed.lost - (cpus - before.cpus))
+    elif before.partition != MEMBER:
         doubted[path] = None
-        changed = changed._replace(lost=changed.lost | one.cpus)
+        changed = changed._replace(lost=changed.lost | before.cpus)
     return with_dependent_doubts(with_doubts(changed, doubted))
 
 
 def set_partition(machine: Machine, path: str, partition: str) -> Machine:
     """Write cpuset.cpus.partition."""
-    one = machine.cgroups[path]
+    before = machine.cgroups[path]
     if partition == MEMBER:
         machine = with_lost(machine, path)
-        return with_dependent_doubts(changed_in(machine, {path: one._replace(partition=partition, valid=False)}))
-    # A change from one kind to the other keeps its state.
-    valid = one.valid if one.partition != MEMBER else can_be(machine, path) or None
-    changed = changed_in(machine, {path: one._replace(partition=partition, valid=valid)})
-    if valid and one.partition == MEMBER:
-        changed = changed._replace(lost=changed.lost - one.cpus)
+        return with_dependent_doubts(changed_in(machine, {path: before._replace(partition=partition, valid=False)}))
+    # A change from one kind of partition to the other keeps its state.
+    valid = before.valid if before.partition != MEMBER else can_be(machine, path) or None
+    changed = changed_in(machine, {path: before._replace(partition=partition, valid=valid)})
+    if valid and before.partition == MEMBER:
+        changed = changed._replace(lost=changed.lost - before.cpus)
     return with_dependent_doubts(with_doubts(changed, dict.fromkeys(rivals(machine, path))))
 
 
@@ -197,39 +199,39 @@ def set_online(machine: Machine, online: CpuSet) -> Machine:
     renewed = changed_in(changed, {path: one._replace(kept=Bounds()) for path, one in changed.cgroups.items()})
     if machine.way == WINS:
         return renewed
-    found = bounds(renewed)
+    known = bounds(renewed)
     lost = {path: one for path, one in renewed.cgroups.items() if one.cpus and not one.cpus & online}
-    return changed_in(renewed, {path: one._replace(kept=found[parent(path)]) for path, one in lost.items()})
+    return changed_in(renewed, {path: one._replace(kept=known[parent(path)]) for path, one in lost.items()})
 
 
 def observed(machine: Machine, valid: t.Mapping[str, bool]) -> Machine:
     """The machine with the kernel's reports on its partitions. A report that a partition is invalid is reliable.
 
-    A report that it is valid is not: 6.1 reports so of some that had no CPUs, or whose CPUs a sibling requested, when they became
-    partitions, and other processes go on to run there. So a partition is believed where its CPUs came first.
+    A report that it is valid is not: 6.1 reports so of partitions that had no CPUs, or whose CPUs a sibling requested, when they became
+    partitions, and other processes still run there. So a partition is believed only where its CPUs came first.
     """
     return changed_in(
         machine,
         {
-            path: one._replace(valid=(one.valid or None) if valid[path] else False)
-            for path, one in machine.cgroups.items()
+            path: cgroup._replace(valid=(cgroup.valid or None) if valid[path] else False)
+            for path, cgroup in machine.cgroups.items()
         },
     )
 
 
 def can_be(machine: Machine, path: str) -> bool:
-    """Whether a control group is sure to be a partition: under one, with CPUs there that no sibling asks for or keeps.
+    """Whether a control group is certain to become a partition: below a partition, with CPUs that no sibling requests or keeps.
 
-    The root keeps a CPU, for the kernel's threads ("Parent unable to distribute cpu downstream").
+    The root keeps a CPU for the kernel's threads ("Parent unable to distribute cpu downstream").
     """
-    one, around = machine.cgroups[path], parent(path)
+    cgroup, around = machine.cgroups[path], parent(path)
     if around and not machine.cgroups[around].valid:
         return False
-    if any(machine.cgroups[name].kept.most & one.cpus for name in below(machine, around) if name != path):
+    if any(machine.cgroups[name].kept.most & cgroup.cpus for name in below(machine, around) if name != path):
         return False
-    if not around and not machine.online - one.cpus - machine.elsewhere - at_top(machine, path):
+    if not around and not machine.online - cgroup.cpus - machine.elsewhere - at_top(machine, path):
         return False
-    return bool(one.cpus) and one.cpus <= whole_of(machine, around) and not rivals(machine, path)
+    return bool(cgroup.cpus) and cgroup.cpus <= whole_of(machine, around) and not rivals(machine, path)
 
 
 def at_top(machine: Machine, path: str) -> CpuSet:
@@ -239,40 +241,42 @@ def at_top(machine: Machine, path: str) -> CpuSet:
 
 
 def rivals(machine: Machine, path: str) -> list[str]:
-    """The siblings that may keep a control group from being a partition, or lose being one by it."""
-    one = machine.cgroups[path]
-    others = [name for name in below(machine, parent(path)) if name != path and machine.cgroups[name].cpus & one.cpus]
+    """The siblings that may prevent a control group from being a partition, or whose partitions may end by it."""
+    cgroup = machine.cgroups[path]
+    others = [
+        name for name in below(machine, parent(path)) if name != path and machine.cgroups[name].cpus & cgroup.cpus
+    ]
     return [name for name in others if machine.way == INVALIDATES or machine.cgroups[name].partition != MEMBER]
 
 
 def whole_of(machine: Machine, path: str) -> CpuSet:
-    """The CPUs of a partition before it gave any to those in it."""
+    """The CPUs of a partition before partitions in it took any."""
     return machine.online if not path else machine.cgroups[path].cpus & whole_of(machine, parent(path))
 
 
 def with_dependent_doubts(machine: Machine) -> Machine:
-    """Partitions that have no CPU left, or whose parent may be none any more, may be none either."""
+    """The machine where each partition is uncertain that has no CPU left, or whose parent may be no partition."""
     for path in sorted(machine.cgroups, key=depth):
-        one, around = machine.cgroups[path], parent(path)
+        cgroup, around = machine.cgroups[path], parent(path)
         lost = around and not machine.cgroups[around].valid
-        if one.valid and (lost or not one.cpus & whole_of(machine, around)):
+        if cgroup.valid and (lost or not cgroup.cpus & whole_of(machine, around)):
             machine = with_doubts(machine, {path: None})
     return machine
 
 
 def with_lost(machine: Machine, path: str) -> Machine:
-    """The machine before a partition goes: where that is not in force, its CPUs may be lost."""
-    one = machine.cgroups[path]
-    in_doubt = one.partition != MEMBER and not one.valid
-    return machine._replace(lost=machine.lost | one.cpus) if in_doubt else machine
+    """The machine before a partition ends: if the partition is not in force, its CPUs may be lost."""
+    cgroup = machine.cgroups[path]
+    in_doubt = cgroup.partition != MEMBER and not cgroup.valid
+    return machine._replace(lost=machine.lost | cgroup.cpus) if in_doubt else machine
 
 
 def with_doubts(machine: Machine, doubted: t.Mapping[str, None]) -> Machine:
-    """The machine with partitions of which the kernel may decide either way; other control groups stay unchanged."""
+    """The machine where the kernel may decide either way on these partitions; other control groups stay unchanged."""
     asked = {path: machine.cgroups[path] for path in doubted if machine.cgroups[path].partition != MEMBER}
     return changed_in(machine, {path: one._replace(valid=None) for path, one in asked.items()})
 
 
 def changed_in(machine: Machine, cgroups: t.Mapping[str, Cgroup]) -> Machine:
-    """The machine with other control groups for those of the same paths."""
+    """The machine with these control groups in the place of those at the same paths."""
     return machine._replace(cgroups={**machine.cgroups, **cgroups})

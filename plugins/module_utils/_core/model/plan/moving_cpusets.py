@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """A machine that operations change one after another, by the kernel's rule (kernel_cpusets.py).
 
-An operation is done on the control groups that it can affect, and only those that it changed are evaluated again: a plan
-of hundreds of steps on hundreds of control groups is replayed in the time that its steps take.
+An operation is applied to the control groups that it can affect, and only those that it changed are evaluated again: a plan of hundreds of
+steps on hundreds of control groups is replayed in the time that its steps take.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .kernel_cpusets import MEMBER, NONE, ROOT, Bounds, Cgroup, CpuSet, Machine,
 class MovingMachine:
     """A machine in motion: ``bounds`` always has what ``kernel_cpusets.bounds`` finds.
 
-    ``moved`` has the control groups that changed since it was cleared, each with the CPUs which that was about.
+    ``moved`` has the control groups that changed since it was cleared, each with the CPUs that changed.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -33,18 +33,18 @@ class MovingMachine:
         self._taken = {path: set(cpus) for path, cpus in taken.items()}
         self._doubted = {path: set(cpus) for path, cpus in doubted.items()}
         self._known = False  # no operation may lead to the observed state: the first one evaluates all
-        # The control groups directly in another; those of them that ask for a CPU, or that depend on all that it has.
+        # By parent: its children, the children that request a CPU, and those that depend on all CPUs of the parent.
         self._inner: dict[str, set[str]] = collections.defaultdict(set)
         self._asking: dict[tuple[str, int], set[str]] = collections.defaultdict(set)
         self._following: dict[str, set[str]] = collections.defaultdict(set)
-        for path, one in self.cgroups.items():
-            self._enter(path, one)
+        for path, cgroup in self.cgroups.items():
+            self._enter(path, cgroup)
             self._follow(path)
 
     # Operations
 
     def make(self, path: str) -> None:
-        """A new control group, which asks for nothing."""
+        """A new control group, which requests nothing."""
         self._done(oracle.make(self.machine._replace(cgroups={}), path))
 
     def set_cpus(self, path: str, cpus: CpuSet) -> None:
@@ -58,15 +58,15 @@ class MovingMachine:
         self._update(part, oracle.set_partition(part, path, partition))
 
     def _update(self, before: Machine, after: Machine) -> None:
-        """Take over what an operation changed. The operation itself ended with kernel_cpusets.with_dependent_doubts()."""
+        """Take over the changes of an operation. The operation itself ended with kernel_cpusets.with_dependent_doubts()."""
         if after is not before:
             self._known = True
             self._done(after)
 
     def _concerned(self, path: str, cpus: CpuSet = NONE) -> Machine:
-        """The part of the machine on which an operation is what it is on all of it.
+        """A part of the machine on which an operation has the same effect as on all of it.
 
-        That is the control group, its siblings that ask for the same CPUs, all in these, and all around it.
+        It has the control group, its siblings that request the same CPUs, all control groups in these, and all ancestors.
         """
         if not self._known:
             return self.machine._replace(cgroups=dict(self.cgroups))
@@ -80,7 +80,7 @@ class MovingMachine:
         return self.machine._replace(cgroups=cgroups, elsewhere=self._elsewhere(path, cpus))
 
     def _elsewhere(self, path: str, cpus: CpuSet) -> CpuSet:
-        """The CPUs of the other partitions at the top, where with these ``cpus`` they may be all that the machine has."""
+        """The CPUs of the other partitions at the top, where with these ``cpus`` they may be all CPUs of the machine."""
         taken, doubted, own = self._taken[ROOT], self._doubted[ROOT], self.cgroups[path].cpus
         if len(self.machine.online) > len(taken) + len(doubted) + len(cpus | own):
             return NONE
@@ -88,27 +88,27 @@ class MovingMachine:
 
     def _within(self, path: str) -> list[str]:
         """A control group and all in it."""
-        found = [path]
-        for name in found:
-            found += self._inner.get(name, ())
-        return found
+        names = [path]
+        for name in names:
+            names += self._inner.get(name, ())
+        return names
 
     # Results of the operations
 
     def _done(self, part: Machine) -> None:
-        """Take over what an operation changed."""
+        """Take over the changes of an operation."""
         changed = {path: one for path, one in part.cgroups.items() if self.cgroups.get(path) != one}
         lost = self.machine.lost ^ part.lost
         self.machine = self.machine._replace(lost=part.lost)
         doubtful: set[str] = set()
-        for path, one in changed.items():
+        for path, cgroup in changed.items():
             before = self.cgroups.get(path, Cgroup())
             self._leave(path, before)
-            self.cgroups[path] = one
-            self._enter(path, one)
-            self._add_moved(path, before.cpus | one.cpus)
-            if before.partition != MEMBER or one.partition != MEMBER:
-                self._give_out(parent(path), before.cpus | one.cpus)
+            self.cgroups[path] = cgroup
+            self._enter(path, cgroup)
+            self._add_moved(path, before.cpus | cgroup.cpus)
+            if before.partition != MEMBER or cgroup.partition != MEMBER:
+                self._give_out(parent(path), before.cpus | cgroup.cpus)
                 doubtful.add(parent(path))
             doubtful.update(self._within(path))
         if lost:
@@ -116,50 +116,50 @@ class MovingMachine:
         for path in sorted(doubtful, key=lambda name: (oracle.depth(name), name)):
             self._refresh(path)
 
-    def _enter(self, path: str, one: Cgroup) -> None:
+    def _enter(self, path: str, cgroup: Cgroup) -> None:
         around = parent(path)
         self._inner[around].add(path)
-        for cpu in one.cpus | one.kept.most:
+        for cpu in cgroup.cpus | cgroup.kept.most:
             self._asking[around, cpu].add(path)
 
-    def _leave(self, path: str, one: Cgroup) -> None:
-        for cpu in one.cpus | one.kept.most:
+    def _leave(self, path: str, cgroup: Cgroup) -> None:
+        for cpu in cgroup.cpus | cgroup.kept.most:
             self._asking[parent(path), cpu].discard(path)
 
     def _give_out(self, around: str, cpus: CpuSet) -> None:
-        """Which of these CPUs partitions directly in a control group take, or may take."""
+        """Note which of these CPUs partitions directly in a control group take, or may take."""
         taken, doubted = self._taken[around], self._doubted[around]
         taken -= cpus
         doubted -= cpus
         for cpu in cpus:
-            for one in (self.cgroups[path] for path in self._asking[around, cpu]):
-                if one.partition != MEMBER and cpu in one.cpus:
-                    (taken if one.valid else doubted).add(cpu)
+            for cgroup in (self.cgroups[path] for path in self._asking[around, cpu]):
+                if cgroup.partition != MEMBER and cpu in cgroup.cpus:
+                    (taken if cgroup.valid else doubted).add(cpu)
 
     def _partitions_with(self, cpus: CpuSet, around: str = ROOT) -> list[str]:
-        """The partitions that are sure and have any of these CPUs."""
+        """The valid partitions that have any of these CPUs."""
         near = {path for cpu in cpus for path in self._asking[around, cpu]}
-        found = [path for path in near if self.cgroups[path].valid]
-        return found + [inner for path in found for inner in self._partitions_with(cpus, path)]
+        partitions = [path for path in near if self.cgroups[path].valid]
+        return partitions + [inner for path in partitions for inner in self._partitions_with(cpus, path)]
 
     def _refresh(self, path: str) -> None:
-        """Find out what a control group has now, and those in it that depend on that."""
+        """Evaluate a control group again, and those in it that depend on its CPUs."""
         before = self.bounds.get(path, Bounds())
         taken, doubted = self._taken.setdefault(path, set()), self._doubted.setdefault(path, set())
-        found = oracle.bounds_of(self.machine, path, self.bounds[parent(path)], taken, doubted)
-        self.bounds[path] = found
+        now = oracle.bounds_of(self.machine, path, self.bounds[parent(path)], taken, doubted)
+        self.bounds[path] = now
         self._follow(path)
-        cpus = (before.least ^ found.least) | (before.most ^ found.most)
+        cpus = (before.least ^ now.least) | (before.most ^ now.most)
         if cpus:
             self._add_moved(path, cpus)
             for inner in self._following[path].union(*(self._asking[path, cpu] for cpu in cpus)):
                 self._refresh(inner)
 
     def _follow(self, path: str) -> None:
-        """Note whether a control group depends on all that the one around it has, not only on the CPUs that it asks for."""
-        one, around = self.cgroups.get(path), parent(path)
-        if one is not None:
-            follows = not one.valid and not one.cpus & self.bounds[around].least
+        """Note whether a control group depends on all CPUs of its parent, not only on those that it requests."""
+        cgroup, around = self.cgroups.get(path), parent(path)
+        if cgroup is not None:
+            follows = not cgroup.valid and not cgroup.cpus & self.bounds[around].least
             (self._following[around].add if follows else self._following[around].discard)(path)
 
     def _add_moved(self, path: str, cpus: CpuSet) -> None:

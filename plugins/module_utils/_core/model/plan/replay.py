@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The validator's replay: what the kernel lets every control group of the machine have after each step of a plan.
+"""The validator's replay: the CPUs that the kernel lets every control group have after each step of a plan.
 
-It uses the finished steps and the kernel's rule (kernel_cpusets.py), and no decision of the planner. After each
-step it checks what the step changed (moving_cpusets.py), with the same result as a check of the whole machine.
+It uses the finished steps and the kernel's rule (kernel_cpusets.py), and no decision of the planner. After each step it checks the changes
+of the step (moving_cpusets.py), with the same result as a check of the whole machine.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ def problems(
 ) -> list[Problem]:
     """The problems of the first step after which others would get CPUs of a control group of ``own`` (paths), at most MOST.
 
-    A control group has its CPUs for itself from the moment that it is a partition, or at once where it holds processes
-    (``populated``); what others have of them before the first step is not these steps' doing. Others may begin to run at any
-    moment, in any control group and in one that is yet to be made: that gets what the root has left. Without ``partitions``
-    only those that request CPUs are kept off others'. ``at_start`` has the CPUs that slices which do not run would start with by their
-    files; to start one with them counts as a request. ``hiding`` are systemd's own files that hide what is set live (paths): a slice
-    starts with their CPUs until they are gone. ``ungranted`` are those of ``populated`` that were granted no CPUs before the first step:
-    CPUs that they share with others become their own only when they become partitions.
+    A control group has its CPUs for itself from the moment that it is a partition, or at once where it holds processes (``populated``).
+    CPUs that others have before the first step are no fault of these steps. Other processes may begin to run at any moment, in any control
+    group and in a new one, which gets the rest of the root. Without ``partitions`` only requests of CPUs are checked.
 
-    A control group that may have such CPUs before the first step may keep them. A step must not request them for it, unless it is sure
-    to have had them.
+    ``at_start``: the CPUs of slices that do not run, by their files; the start of a slice with them counts as a request. ``hiding``:
+    systemd's own files (paths) that hide a live value; until they are gone a slice starts with their CPUs. ``ungranted``: the slices of
+    ``populated`` without granted CPUs before the first step; CPUs that they share become their own only when they become partitions.
+
+    A control group that may have such CPUs before the first step may keep them. A step must not request them for it, unless it certainly
+    had them.
     """
     moving = MovingMachine(machine)
     watch = Watch(moving, populated, own, partitions=partitions, ungranted=ungranted)
@@ -68,7 +68,7 @@ def problems(
         # A control group that requests the same CPUs is the reason why others get them.
         askers = {pair: cpus & asked_by(moving, pair[1]) for pair, cpus in shared.items()}
         askers = {pair: cpus for pair, cpus in askers.items() if cpus} or shared
-        if askers:  # What is wrong later may follow from this.
+        if askers:  # Later problems may follow from this one.
             return [problem(*pair, askers[pair], step, of_corral=pair[1] in own) for pair in sorted(askers)[:MOST]]
     return []
 
@@ -85,12 +85,12 @@ def problem(path: str, other: str, cpus: CpuSet, step: Step, *, of_corral: bool)
 
 
 def asked_by(machine: MovingMachine, path: str) -> CpuSet:
-    """The CPUs that a control group asks for."""
+    """The CPUs that a control group requests."""
     return machine.cgroups[path].cpus if path else NONE
 
 
 class Watch:
-    """Which others got CPUs of the control groups ``own`` since the beginning.
+    """The CPUs of the control groups ``own`` that others got since the beginning.
 
     After a step, only pairs of an owner and another control group are checked that involve CPUs which the step moved.
     """
@@ -123,23 +123,23 @@ class Watch:
         self.owned_first = {path: cpus | self.common.get(path, NONE) for path, cpus in self.owned.items()}
 
     def begin(self, path: str, cpus: CpuSet) -> None:
-        """A slice starts with these CPUs by its files: what it has from now on it did not have before."""
-        for written in (NONE, cpus):  # It may be there as one that would request these at any moment.
+        """Start a slice with these CPUs by its files: it did not have them before."""
+        for written in (NONE, cpus):  # The slice may exist and request these CPUs already.
             self.machine.set_cpus(path, written)
         self.machine.moved[path] = self.machine.moved.get(path, NONE) | cpus
         self.first.pop(path, None)
         self.asked.pop(path, None)
 
     def note(self, path: str) -> None:
-        """Keep what a control group has now."""
+        """Record the present CPUs of a control group."""
         has = self.machine.bounds[path].most
         enter(self.others, path, self.has.get(path, NONE), has)
         self.has[path] = has
         if path in self.own:
-            one = self.machine.cgroups[path]
-            owned = has & one.cpus if path in self.populated or one.partition != MEMBER else NONE
+            cgroup = self.machine.cgroups[path]
+            owned = has & cgroup.cpus if path in self.populated or cgroup.partition != MEMBER else NONE
             if path in self.common:
-                self.common[path] &= one.cpus if one.partition == MEMBER else NONE
+                self.common[path] &= cgroup.cpus if cgroup.partition == MEMBER else NONE
                 owned -= self.common[path]
             enter(self.owners, path, self.owned.get(path, NONE), owned)
             self.owned[path] = owned
@@ -150,7 +150,7 @@ class Watch:
         return NONE.union(*(self.asked[other] & self.first[other].least for other in others))
 
     def observe(self) -> dict[Pair, CpuSet]:
-        """The CPUs of each owner that another one has, and had not in the beginning."""
+        """By owner and other, the CPUs of the owner that the other has, and did not have in the beginning."""
         moved, self.machine.moved = self.machine.moved, {}
         for path in moved:
             self.note(path)
@@ -172,13 +172,13 @@ class Watch:
         return self.shared
 
     def let_in(self, path: str, other: str) -> CpuSet:
-        """The CPUs of ``path`` that another control group has by the steps so far."""
+        """The CPUs of ``path`` that the steps so far gave to another control group."""
         cpus = self.owned[path] & self.has[other]
         if not cpus or f"{other}/".startswith(f"{path}/"):
             return NONE
         asks = asked_by(self.machine, other)
         if path in self.loose and not self.machine.cgroups[path].valid:
-            # Not in force before: a control group without a cpuset has those CPUs already.
+            # The partition was not in force before: a control group without a cpuset has the CPUs already.
             cpus &= asks
         if path in self.mended:
             return cpus
@@ -187,22 +187,22 @@ class Watch:
         return cpus - (most & before - (asks - self.asked.get(other, NONE)) | least & before)
 
 
-def enter(found: dict[int, set[str]], path: str, before: CpuSet, now: CpuSet) -> None:
-    """Put a control group under the CPUs that it has now."""
+def enter(by_cpu: dict[int, set[str]], path: str, before: CpuSet, now: CpuSet) -> None:
+    """Enter a control group under its present CPUs."""
     for cpu in before - now:
-        found[cpu].discard(path)
+        by_cpu[cpu].discard(path)
     for cpu in now - before:
-        found[cpu].add(path)
+        by_cpu[cpu].add(path)
 
 
 def do(machine: MovingMachine, step: Step) -> None:
-    """A step, as far as it moves CPUs."""
+    """Do a step, as far as it moves CPUs."""
     if step.kind == "partition":
         path = step.target[len("/sys/fs/cgroup/") :].rpartition("/")[0]
-        one = machine.cgroups.get(path)
-        if one is None:
+        cgroup = machine.cgroups.get(path)
+        if cgroup is None:
             return
-        if step.value != MEMBER and one.partition != MEMBER and not one.valid:
+        if step.value != MEMBER and cgroup.partition != MEMBER and not cgroup.valid:
             machine.set_partition(path, MEMBER)
         machine.set_partition(path, step.value or MEMBER)
         return
@@ -215,30 +215,30 @@ def do(machine: MovingMachine, step: Step) -> None:
         if path in machine.cgroups and assigned(step.value or ""):  # systemd may read its files at any moment.
             machine.set_cpus(path, assigned(step.value or ""))
         return
-    # Unsetting it leaves what the kernel has.
+    # An empty value leaves the kernel's value.
     if step.kind != "property" or step.name != "AllowedCPUs" or not step.value:
         return
     path = group_of(step.target)
     if step.phase == RELEASE and path not in machine.cgroups:
-        return  # What was set is taken back where it still is.
+        return  # A restored value is set only where the control group still exists.
     make(machine, path)
     machine.set_cpus(path, cpuset.parse(step.value))
 
 
 def assigned(text: str) -> CpuSet:
-    """The CPUs that a file of systemd's own assigns; a value that is none assigns nothing (systemd.resource-control(5))."""
-    found = NONE
+    """The CPUs that a file of systemd's own assigns; an invalid value assigns nothing (systemd.resource-control(5))."""
+    cpus = NONE
     lines = (line.partition("=")[::2] for line in text.splitlines())
     for value in (value for name, value in lines if name.strip() == "AllowedCPUs"):
         try:
-            found = found | cpuset.parse(",".join(value.split())) if value.strip() else NONE
+            cpus = cpus | cpuset.parse(",".join(value.split())) if value.strip() else NONE
         except ValueError:
             continue
-    return found
+    return cpus
 
 
 def make(machine: MovingMachine, path: str) -> None:
-    """A control group, and those around it, where they are not there."""
+    """Make a control group and its ancestors, where they do not exist."""
     parts = path.split("/")
     for depth in range(1, len(parts) + 1):
         inner = "/".join(parts[:depth])

@@ -20,8 +20,8 @@ def problems(
 ) -> list[Problem]:
     """The first instant at which an isolated CPU would be shared, as the steps hand CPUs over.
 
-    ``units`` have the CPUs of now. Those of ``ending`` are exclusive until their own step, as is one whose directory goes.
-    Processes without a directory have the CPUs ``above``.
+    ``units`` have the present CPUs. The units of ``ending``, and units whose directory goes, are exclusive until their own step. Processes
+    without a directory have the CPUs ``above``.
     """
     moves = [(unit_of(step), cpus_after(step, above)) for step in steps if step.kind == "cpuset"]
     gone = {unit_of(step) for step in steps if step.kind == "cpuset" and step.value is None}
@@ -38,7 +38,7 @@ def unit_of(step: Step) -> str:
 
 
 def cpus_after(step: Step, above: frozenset[int]) -> frozenset[int]:
-    """The CPUs of a unit after the step on its directory: those ``above`` where the directory goes."""
+    """The CPUs of a unit after the step on its directory: the CPUs ``above`` where the directory goes."""
     return above if step.value is None else cpuset.parse(step.value)
 
 
@@ -62,10 +62,10 @@ def overlaps(now: t.Mapping[str, frozenset[int]], exclusive: t.Container[str]) -
 def new_overlap(
     slices: t.Sequence[Slice], moves: t.Iterable[tuple[str, frozenset[int]]], ending: t.Container[str] = ()
 ) -> t.Optional[tuple[str, str, int]]:
-    """The first overlap (exclusive slice, other slice, CPU) that the writes bring; None if there is none.
+    """The first new overlap (exclusive slice, other slice, CPU) by these writes; None if there is none.
 
-    A slice of ``ending`` is exclusive until it is written. It shares nothing with ``handover.order``, so that a fault there
-    shows here.
+    A slice of ``ending`` is exclusive until it is written. This function shares nothing with ``handover.order``, so that it finds faults
+    there.
     """
     exclusive = {one.unit: one.exclusive for one in slices}
     now = {one.unit: one.now for one in slices}

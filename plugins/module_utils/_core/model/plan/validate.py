@@ -27,17 +27,17 @@ POOL = re.compile(r".*/(?:node(\d+)|mm)/hugepages/hugepages-(\d+)kB/nr_hugepages
 def problems(
     changes: t.Iterable[Change], topology: t.Optional[Topology], writes: t.Mapping[str, t.Sequence[Place]]
 ) -> list[Problem]:
-    """Every reason not to make these changes on this machine, but for overlaps of CPUs: replay.py and replay_v1.py have those.
+    """Every reason not to make these changes on this machine, except overlaps of CPUs (replay.py and replay_v1.py).
 
-    ``writes`` is where each manager may write, by its name.
+    ``writes`` has by name the places that each manager may write.
     """
     steps = [(change.manager, step) for change in changes for step in change.steps]
-    found = [problem for name, step in steps for problem in place_problems(name, step, writes.get(name, ()))]
-    return found + (pool_problems([step for dummy, step in steps], topology) if topology is not None else [])
+    misplaced = [problem for name, step in steps for problem in place_problems(name, step, writes.get(name, ()))]
+    return misplaced + (pool_problems([step for dummy, step in steps], topology) if topology is not None else [])
 
 
 def place_problems(manager: str, step: Step, places: t.Sequence[Place]) -> list[Problem]:
-    """A step that writes where its manager does not, or that no manager may plan."""
+    """The problem of a step outside of its manager's places, or that no manager may plan."""
     if is_sound(step) and (step.kind == "folder" or covering(places, step) is not None):
         return []
     message = f"the manager {manager} must not write here ({step.kind}); report this as a fault of Corral"
@@ -51,30 +51,30 @@ def is_sound(step: Step) -> bool:
     if step.kind in BY_UNIT:
         return UNIT.fullmatch(step.target) is not None and not step.target.startswith("-")
     holds = step.kind != "cpuset" or step.name in ("", step.target.rpartition("/")[2])
-    # Only an empty folder can go, and a mount's may be anywhere.
+    # A folder may be anywhere, like a mount's: only an empty one can be removed.
     return holds and step.target.startswith("/") and ".." not in step.target.split("/")
 
 
 def moves_cpus(step: Step) -> bool:
-    """Whether a step changes which CPUs processes run on; a file of systemd's own does once systemd reads it."""
+    """Whether a step changes the CPUs of processes. A file of systemd's own does so once systemd reads it."""
     return step.kind in ("partition", "cpuset") or step.name == "AllowedCPUs" or bool(unit_of_cpus_file(step.target))
 
 
 def pool_problems(steps: t.Sequence[Step], topology: Topology) -> list[Problem]:
-    """Pools that together ask for more than their node's memory."""
+    """Pools that together request more than their node's memory."""
     asked: dict[t.Optional[int], int] = {}
     for step in steps:
         match = POOL.fullmatch(step.target) if step.kind == "pool" else None
         if match:
             node = int(match.group(1)) if match.group(1) else None
             asked[node] = asked.get(node, 0) + int(step.value or 0) * int(match.group(2))
-    found = []
+    over = []
     for node, kib in asked.items():
         if node is not None and node not in topology.numa:
-            found.append(Problem("memory.hugepages", f"{kib} KiB", f"this machine has no NUMA node {node}"))
+            over.append(Problem("memory.hugepages", f"{kib} KiB", f"this machine has no NUMA node {node}"))
             continue
         memory = topology.machine_memory_kib if node is None else topology.numa[node].memory_kib
         if memory is not None and kib > memory:
             where = "this machine" if node is None else f"NUMA node {node}"
-            found.append(Problem("memory.hugepages", f"{kib} KiB", f"{where} has {memory} KiB: declare fewer pages"))
-    return found
+            over.append(Problem("memory.hugepages", f"{kib} KiB", f"{where} has {memory} KiB: declare fewer pages"))
+    return over
