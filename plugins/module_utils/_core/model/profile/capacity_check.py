@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Does a profile fit this machine? Its CPUs, its NUMA nodes, its page sizes, and the memory of each node.
+"""Whether a profile fits a machine: its CPUs, its NUMA nodes, its page sizes, and the memory of each node.
 
-Hugepages are taken from memory that nothing else can use then; the kernel never refuses too many, it only stops at the
-brink (hugetlbpage.rst). So the budget of a node is its MemTotal less what the profile reserves, and is checked here.
+Nothing else can use the memory of hugepages, and the kernel refuses no number of them: it stops when it finds no more memory
+(hugetlbpage.rst). So the pools of a node are checked against its MemTotal less the memory that the profile reserves.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..values.sizes import about_text, page_text, size_text
 from .profile import Profile
 from .profile_memory import Hugepages, Mount
 
-# What hugepages should leave to all else: a sixteenth of a place's memory, 4 GiB of a large one.
+# Hugepages should leave a sixteenth of the memory to all else, and 4 GiB where there is much memory.
 ENOUGH = 4 << 30
 # Page size in KiB and NUMA node (None: the whole machine).
 Pool = tuple[int, t.Optional[int]]
@@ -30,7 +30,7 @@ Pool = tuple[int, t.Optional[int]]
 def check_node(profile: Profile, topology: Topology, before: t.Optional[t.Mapping[Pool, int]] = None) -> list[Problem]:
     """All problems of this profile on this machine, those of CPU pools included; empty when it fits.
 
-    ``before`` has the pages of pools as they were before Corral: what the profile no longer declares goes back to them.
+    ``before`` has the pages of pools before Corral: a pool that the profile no longer declares returns to them.
     """
     problems: list[Problem] = []
     try:
@@ -53,50 +53,46 @@ def memory_problems(
 
 def pool_problems(profile: Profile, topology: Topology) -> list[Problem]:
     """The problems of pools of hugepages: places and page sizes that the node lacks, else too little memory."""
-    return _check_pools(profile, topology) or _check_budget(profile, topology)
+    return list(_check_pools(profile, topology)) or _check_budget(profile, topology)
 
 
 def notes(profile: Profile, topology: Topology) -> tuple[str, ...]:
     """Notes on memory: what could not be checked, and what the user should know."""
-    found: list[str] = []
+    return tuple(_notes(profile, topology))
+
+
+def _notes(profile: Profile, topology: Topology) -> t.Iterator[str]:
     declared = {pool.size_kib for pool in profile.memory.hugepages}
     for node in sorted({pool.node for pool in profile.memory.hugepages if pool.node is not None}):
         memory = node_memory(node, topology)
         if node not in topology.numa:
             continue
         if memory is None:
-            found.append(
-                f"the kernel does not report the memory of NUMA node {node}: its hugepage budget is not checked"
-            )
+            yield f"the kernel does not report the memory of NUMA node {node}: its hugepage budget is not checked"
             continue
-        others = {
-            size: count for size, count in topology.numa[node].hugepages.items() if count and size not in declared
-        }
+        counts = topology.numa[node].hugepages.items()
+        others = {size: count for size, count in counts if count and size not in declared}
         taken = sum((size << 10) * count for size, count in others.items())
         if taken and _asked(profile, node) + taken > memory - _reserved(profile, node):
             listed = ", ".join(f"{count} of {page_text(size)}" for size, count in sorted(others.items()))
-            found.append(
-                f"NUMA node {node} holds hugepages that the profile does not declare ({listed}): with them its budget is exceeded"
-            )
+            yield f"NUMA node {node} holds hugepages that the profile does not declare ({listed}): with them its budget is exceeded"
     if any(pool.node is None for pool in profile.memory.hugepages) and machine_memory(topology) is None:
-        found.append("the kernel does not report the machine's memory: the hugepage budget is not checked")
-    found += _little_left(profile, topology)
+        yield "the kernel does not report the machine's memory: the hugepage budget is not checked"
+    yield from _little_left(profile, topology)
     for mount in profile.memory.mounts:
         pool = _pool_bytes(profile, topology, mount.pagesize_kib, {})
         if mount.size is not None and pool is not None and mount.size > pool:
-            found.append(
-                f"{mount.path} may hold {size_text(mount.size)}, the pool of {page_text(mount.pagesize_kib)} pages has {size_text(pool)}"
-            )
-    return tuple(found)
+            page, most = page_text(mount.pagesize_kib), size_text(pool)
+            yield f"{mount.path} may hold {size_text(mount.size)}, the pool of {page} pages has {most}"
 
 
 def _little_left(profile: Profile, topology: Topology) -> t.Iterator[str]:
-    """Where hugepages leave next to nothing, and the profile does not say how much is to be left; the machine is named once."""
+    """A note where hugepages leave little memory and the profile reserves none: for the machine, else for each NUMA node."""
     if profile.memory.reserved:
         return
     asked = sum(map(_bytes, profile.memory.hugepages))
     places = [("this node", asked, machine_memory(topology))]
-    if len(topology.numa) > 1:  # Where CPUs are, all else that runs takes its memory.
+    if len(topology.numa) > 1:  # Processes take their memory from NUMA nodes with CPUs.
         with_cpus = [node for node, numa in sorted(topology.numa.items()) if numa.cpus]
         places += [(f"NUMA node {node}", _asked(profile, node), node_memory(node, topology)) for node in with_cpus]
     for where, taken, memory in places:
@@ -121,34 +117,26 @@ def _check_reserved(profile: Profile, topology: Topology) -> t.Iterator[Problem]
             yield Problem(path, text, f"NUMA node {node} has {about_text(memory)}: reserve less")
 
 
-def _check_pools(profile: Profile, topology: Topology) -> list[Problem]:
+def _check_pools(profile: Profile, topology: Topology) -> t.Iterator[Problem]:
     """Page sizes and nodes that this machine does not have."""
-    problems: list[Problem] = []
     for index, pool in enumerate(profile.memory.hugepages):
         path = f"memory.hugepages[{index}]"
         if pool.node is None:
             lacking = _lacking(pool.size_kib, _sizes(topology), "this node")
         elif pool.node not in topology.numa:
-            problems.append(Problem(f"{path}.node", pool.node, _no_node(topology)))
+            yield Problem(f"{path}.node", pool.node, _no_node(topology))
             continue
         else:
-            node = topology.numa[pool.node]
+            node, where = topology.numa[pool.node], f"NUMA node {pool.node}"
             if node.memory_kib == 0:
-                problems.append(
-                    Problem(f"{path}.node", pool.node, f"NUMA node {pool.node} has no memory: name another")
-                )
+                yield Problem(f"{path}.node", pool.node, f"{where} has no memory: name another")
                 continue
             if not node.hugepages and pool.size_kib in _sizes(topology):
-                problems.append(
-                    Problem(
-                        f"{path}.node", pool.node, f"NUMA node {pool.node} shows no pools of its own: leave node out"
-                    )
-                )
+                yield Problem(f"{path}.node", pool.node, f"{where} shows no pools of its own: leave node out")
                 continue
-            lacking = _lacking(pool.size_kib, frozenset(node.hugepages), f"NUMA node {pool.node}")
+            lacking = _lacking(pool.size_kib, frozenset(node.hugepages), where)
         if lacking:
-            problems.append(Problem(f"{path}.size", page_text(pool.size_kib), lacking))
-    return problems
+            yield Problem(f"{path}.size", page_text(pool.size_kib), lacking)
 
 
 def _check_budget(profile: Profile, topology: Topology) -> list[Problem]:
@@ -215,9 +203,9 @@ def _too_little(mount: Mount, pool: int) -> str:
 
 
 def _pool_bytes(profile: Profile, topology: Topology, size_kib: int, before: t.Mapping[Pool, int]) -> int | None:
-    """What the pools of a page size hold under this profile: declared, and what is there where nothing is declared.
+    """The bytes of the pools of a page size under this profile; None where there are none.
 
-    Where nothing is declared any more it is what was there before.
+    A pool that is not declared keeps its pages, or returns to those before Corral.
     """
     declared = [pool for pool in profile.memory.hugepages if pool.size_kib == size_kib]
     if any(pool.node is None for pool in declared):

@@ -3,11 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Layers of a profile become one, and each of its keys keeps the name of the layer it came from.
+"""Merges the layers of a profile; each key keeps the name of its layer.
 
-A later layer wins. Sections merge key by key, and so do the items of a list that can be identified;
-a list of plain values is replaced. An empty key (null) takes away what an earlier layer declared, and so does a key
-that excludes the earlier one. Whether the result is a profile is profile.py's to say.
+A later layer wins. Sections merge key by key, and so do the items of a list that can be identified; a list of plain values is replaced. An
+empty key (null) removes what an earlier layer declared, and so does a key that excludes the earlier one. profile.py checks the result.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ IDENTITY: dict[str, tuple[str, ...]] = {
     "tenants[].quota[].scope_selector": ("scope", "operator"),
 }
 
-# Exactly one of these is in each pool of hugepages.
+# Each pool of hugepages has exactly one of AMOUNTS.
 POOLS, AMOUNTS = "memory.hugepages", ("count", "share")
 
-# A key and those that exclude it: a later layer's choice replaces that of earlier layers.
+# By key, the keys that it excludes: a later layer's choice replaces that of earlier layers.
 DISPLACES: dict[str, tuple[str, ...]] = {
     "cpu.reserved.cpus": ("count", "cores_per_numa"),
     "cpu.reserved.count": ("cpus", "cores_per_numa"),
@@ -62,7 +61,7 @@ DISPLACES: dict[str, tuple[str, ...]] = {
     **{f"workloads[].match.{kind}": tuple(other for other in MATCH_KINDS if other != kind) for kind in MATCH_KINDS},
 }
 
-# The origin of what no layer declares.
+# The origin of a key that no layer declares.
 DEFAULT = "default"
 
 # Paths are cut from the right: `.name`, `[0]` or `["odd.name"]`.
@@ -93,7 +92,7 @@ _Marked = t.Union[dict[t.Any, t.Any], list[t.Any], _Leaf]
 
 
 def compose(layers: t.Sequence[Layer]) -> Composed:
-    """All layers as one, the last one the strongest. Raises CorralError for one that is no mapping."""
+    """All layers as one, the last one the strongest. Raises CorralError for a layer that is no mapping."""
     if not layers:
         raise refusal("is empty: give one layer or more, or leave it out", path="layers")
     wrong = [
@@ -115,7 +114,7 @@ def compose(layers: t.Sequence[Layer]) -> Composed:
 
 
 def origin_of(path: str, origins: t.Mapping[str, str]) -> str:
-    """Where the value at a path comes from: the leaf it is or is part of, else the leaves below or beside it; or "".
+    """The origin of the value at a path: of its leaf, else of the leaves below or beside it; "" without any.
 
     When a section is refused as a whole, or a key is missing, all keys beside it may be the cause.
     """
@@ -139,11 +138,11 @@ def rewrite_paths(error: CorralError, origins: t.Mapping[str, str]) -> CorralErr
 def declared_origins(data: t.Mapping[str, t.Any], origins: t.Mapping[str, str]) -> dict[str, str]:
     """The origin of each leaf of a checked profile's data (profile.to_data): a layer, or the default."""
     optional = {key.path for key in schema.KEYS if key.default is not None}
-    found = {}
+    by_path = {}
     for path in leaves_of(data):
         defaulted = path not in origins and re.sub(r"\[\d+\]", "[]", path) in optional
-        found[path] = (not defaulted and origin_of(path, origins)) or DEFAULT
-    return found
+        by_path[path] = (not defaulted and origin_of(path, origins)) or DEFAULT
+    return by_path
 
 
 def leaves_of(data: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -152,7 +151,7 @@ def leaves_of(data: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 def _mark(value: t.Any, node: t.Optional[schema.Node], origin: str) -> _Marked:
-    """Data with its leaves marked. What is empty is a leaf, and so is all that the schema does not know."""
+    """Data with its leaves marked. An empty value is a leaf, and so is a value that the schema does not know."""
     if node is None or not value:
         return _Leaf(value, origin)
     key = node.key
@@ -172,7 +171,7 @@ def _mark_section(value: t.Any, node: schema.Node, origin: str) -> _Marked:
 
 
 def _merge(below: _Marked, above: _Marked, node: schema.Node, origin: str) -> _Marked:
-    """``above`` over ``below``. An empty section or list of items adds nothing; null takes all away."""
+    """``above`` over ``below``. An empty section or list of items adds nothing; null removes all."""
     if isinstance(below, dict) and isinstance(above, dict):
         return (
             _merge_map(below, above, node)
@@ -187,7 +186,7 @@ def _merge(below: _Marked, above: _Marked, node: schema.Node, origin: str) -> _M
 
 
 def _merge_map(below: dict[t.Any, t.Any], above: dict[t.Any, t.Any], node: schema.Node) -> dict[t.Any, t.Any]:
-    """A mapping of free keys: 0 and "0" are one."""
+    """A mapping of free keys; 0 and "0" are the same key."""
     taken = {_read(node.key.keys, name) for name in above}
     return {**{name: value for name, value in below.items() if _read(node.key.keys, name) not in taken}, **above}
 
@@ -208,9 +207,9 @@ def _merge_section(
 
 
 def _merge_items(below: list[t.Any], above: list[t.Any], node: schema.Node, origin: str) -> _Marked:
-    """Items by what tells them apart. A second one of the same layer stands alone, so that it is refused as such."""
+    """A list merged item by item. A second item of one layer with the same identity stays, so that the profile is refused for it."""
     if max(len(below), len(above)) > schema.ITEMS_LIMIT:
-        return max(below, above, key=len)  # It is refused for its length.
+        return max(below, above, key=len)  # The list is refused for its length.
     names = [_identity(item, node) for item in below]
     merged: list[t.Any] = list(below)
     free = {name: index for index, name in enumerate(names) if name is not None}
@@ -231,25 +230,25 @@ def _merge_items(below: list[t.Any], above: list[t.Any], node: schema.Node, orig
 
 
 def _identity(item: _Marked, node: schema.Node) -> t.Optional[tuple[t.Any, ...]]:
-    """What tells an item apart; None for one that cannot be read (the profile is refused for it) or has nothing."""
+    """The values that identify an item; None where it has none, or where one cannot be read (the profile is refused for it)."""
     names = IDENTITY.get(node.key.path)
     if names is None or not isinstance(item, dict):
         return None
-    found: list[t.Any] = []
+    identity: list[t.Any] = []
     for name in names:
         value = item.get(name)
         if value is None or _is_null(value):
-            found.append(None)
+            identity.append(None)
         elif isinstance(value, _Leaf):
             read = _read(node.children[name].key.type, value.value)
             if read is value.value and not isinstance(read, (str, int)):
                 return None
-            found.append(read)
-    return tuple(found) if found and found[0] is not None else None
+            identity.append(read)
+    return tuple(identity) if identity and identity[0] is not None else None
 
 
 def _takes_away(item: _Marked, node: schema.Node) -> bool:
-    """Whether the item has null for something that no item can be without: `{size: 2Mi, node: 0, count: null}`."""
+    """Whether an item has null for a key that each item needs, which removes it: `{size: 2Mi, node: 0, count: null}`."""
     names = IDENTITY.get(node.key.path, ())
     amounts = (
         [item[name] for name in AMOUNTS if name in item] if node.key.path == POOLS and isinstance(item, dict) else []
@@ -265,7 +264,7 @@ def _takes_away(item: _Marked, node: schema.Node) -> bool:
 def _rivals(
     name: t.Optional[tuple[t.Any, ...]], others: t.Iterable[tuple[t.Any, ...]], node: schema.Node
 ) -> list[tuple[t.Any, ...]]:
-    """Pools of hugepages of the same size: a pool of the whole machine excludes pools of NUMA nodes."""
+    """The pools of the same page size that this one excludes: a pool of the whole machine excludes pools of NUMA nodes."""
     if node.key.path != POOLS or name is None:
         return []
 
@@ -276,7 +275,7 @@ def _rivals(
 
 
 def _read(kind_of: t.Optional[schema_types.Type], value: t.Any) -> t.Any:
-    """A value as its type reads it, so that 2Mi and 2048Ki are one; as it is when it cannot be read."""
+    """A value as its type reads it (2Mi equals 2048Ki); unchanged where it cannot be read."""
     try:
         return kind_of.read(value) if kind_of else value
     except ValueError:

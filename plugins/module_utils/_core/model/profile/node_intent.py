@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What a profile means on one node where it names no numbers: its places, shares and optional parts become literal.
+"""Makes a profile literal for one node: its places, shares and optional parts become numbers.
 
-One profile serves unlike nodes in this way. What comes out has CPUs on a numbered NUMA node, a pool of hugepages for each
-NUMA node meant, and none of the optional parts that this node cannot have. Managers see nothing else.
+So one profile serves unlike nodes. The literal profile has CPUs on a numbered NUMA node and a pool of hugepages for each NUMA node meant.
+Optional parts that this node cannot have are left out. Managers see the literal profile alone.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _RESERVED = re.compile(r"memory\.reserved\.(\d+)")
 
 
 class Resolved(NamedTuple):
-    """``profile`` is literal; ``hugepages`` and ``mounts`` have the index in ``declared`` of each of its items.
+    """``profile`` is literal; ``hugepages`` and ``mounts`` have the index in ``declared`` of each item of the literal profile.
 
-    ``problems`` are intents that this node cannot meet, by their paths in the declared profile; ``notes`` name the optional
-    parts that are left out.
+    ``problems`` are intents that this node cannot meet, by their paths in the declared profile; ``notes`` name the optional parts that are
+    left out.
     """
 
     declared: Profile
@@ -94,7 +94,7 @@ def _with(literal: Profile, memory: Memory, kept: list[tuple[int, Hugepages]], m
 
 
 def _isolated(declared: Profile, topology: Topology, notes: list[str]) -> Profile:
-    """The profile with the isolated cores on a numbered NUMA node; without them where they are optional and cannot be had."""
+    """The profile with its isolated cores on a numbered NUMA node; without them where they are optional and do not fit."""
     cpu = declared.cpu
     if cpu is None or cpu.isolated is None or not (cpu.isolated.place or cpu.isolated.optional):
         return declared
@@ -108,7 +108,7 @@ def _isolated(declared: Profile, topology: Topology, notes: list[str]) -> Profil
     try:
         pools.compute(literal, topology)
     except CorralError as refused:
-        # Not path "cpu" alone: without isolated CPUs the reserved ones may leave some to share.
+        # Path "cpu" counts as well: without isolated CPUs the reserved ones may leave some to share.
         why = [one.message for one in refused.problems if one.path == "cpu" or one.path.startswith("cpu.isolated")]
         if why:
             notes.append(f"cpu.isolated is optional and left out: {why[0]}")
@@ -120,41 +120,41 @@ def _isolated(declared: Profile, topology: Topology, notes: list[str]) -> Profil
 
 
 def _reserved(memory: Memory, topology: Topology, notes: list[str]) -> tuple[NodeMemory, ...]:
-    """What is reserved on each NUMA node; a machine without NUMA nodes is node 0."""
+    """The reserved memory of each NUMA node; a machine without NUMA nodes is node 0."""
     each = memory.reserved_per_numa
     if each is None:
         return memory.reserved
-    found = {row.node: row.size for row in memory.reserved}
+    by_node = {row.node: row.size for row in memory.reserved}
     for node in _places(topology) or [0]:
         there = capacity_check.node_memory(node, topology)
-        if node in found:
+        if node in by_node:
             continue
         if not isinstance(each, Share):
-            found[node] = each
+            by_node[node] = each
         elif there is not None:
-            found[node] = max(1, each.of(there))
-        else:  # Nothing is checked against it there either: see capacity_check.notes().
+            by_node[node] = max(1, each.of(there))
+        else:  # Its budget is not checked either: see capacity_check.notes().
             notes.append(
                 f"memory.reserved_per_numa: the kernel does not report the memory of NUMA node {node}: nothing is kept"
             )
-    return tuple(NodeMemory(node, size) for node, size in sorted(found.items()))
+    return tuple(NodeMemory(node, size) for node, size in sorted(by_node.items()))
 
 
 def _certain_pools(
     rows: t.Sequence[Hugepages], topology: Topology, problems: list[Problem]
 ) -> tuple[list[tuple[int, Hugepages]], dict[capacity_check.Pool, int]]:
-    """The literal pools of the rows that are not optional, and the index of the row that has declared each place."""
+    """The literal pools of the rows that are not optional, and by place the index of the row that declares it."""
     taken: dict[capacity_check.Pool, int] = {}
     kept: list[tuple[int, Hugepages]] = []
     for index in _in_order(rows):
         if rows[index].optional:
             continue
         try:
-            found = _literal(rows[index], topology, taken)
+            pools_here = _literal(rows[index], topology, taken)
         except _Unmet as unmet:
             problems.append(Problem(f"memory.hugepages[{index}].{unmet.key}", unmet.value, str(unmet)))
             continue
-        for row in found:
+        for row in pools_here:
             taken[row.size_kib, row.node] = index
             kept.append((index, row))
     return sorted(kept, key=lambda one: one[0]), taken
@@ -175,10 +175,10 @@ def _optional_pools(
             continue
         why = ""
         try:
-            found = _literal(rows[index], topology, taken)
+            pools_here = _literal(rows[index], topology, taken)
         except _Unmet as unmet:
-            found, why = [], str(unmet)
-        for row in found:
+            pools_here, why = [], str(unmet)
+        for row in pools_here:
             more = sorted([*kept, (index, row)], key=lambda one: one[0])
             refused = capacity_check.pool_problems(_with(literal, memory, more, []), topology)
             if refused:
@@ -226,13 +226,13 @@ class _Unmet(Exception):
 
 
 def _in_order(rows: t.Sequence[Hugepages]) -> list[int]:
-    """Rows that name one place first: `each` is for the NUMA nodes that are left."""
+    """The indexes of the rows; a row with place `each` comes last, since it stands for the NUMA nodes that are left."""
     return sorted(range(len(rows)), key=lambda index: rows[index].place == "each")
 
 
 def _literal(row: Hugepages, topology: Topology, taken: t.Mapping[capacity_check.Pool, int]) -> list[Hugepages]:
     """The pools that a row means here. Raises _Unmet."""
-    found = []
+    literal = []
     for node in _nodes_of(row, topology):
         other = taken.get((row.size_kib, node))
         if other is not None and row.place == "each":
@@ -243,12 +243,12 @@ def _literal(row: Hugepages, topology: Topology, taken: t.Mapping[capacity_check
                 f"is {where} here, for which memory.hugepages[{other}] declares a pool of this size: write one of them"
             )
             raise _Unmet("near" if row.near else "node", row.near or row.place or node, said)
-        found.append(Hugepages(row.size_kib, _pages(row, node, topology), node))
-    return found
+        literal.append(Hugepages(row.size_kib, _pages(row, node, topology), node))
+    return literal
 
 
 def _nodes_of(row: Hugepages, topology: Topology) -> t.Sequence[t.Optional[int]]:
-    """The NUMA nodes of a row; None is the whole machine."""
+    """The NUMA nodes of a row; None stands for the whole machine."""
     if row.near is not None:
         try:
             return [numa_names.node_near(row.near, topology, key="node")]
@@ -278,6 +278,6 @@ def _pages(row: Hugepages, node: t.Optional[int], topology: Topology) -> int:
 
 
 def _places(topology: Topology) -> list[int]:
-    """The NUMA nodes with CPUs and memory, or of which the kernel does not tell how much: not those of a GPU's memory, say."""
+    """The NUMA nodes with CPUs and with memory, of known or unknown size; a GPU's memory, for example, is none of these."""
     with_cpus = numa_names.nodes_with_cpus(topology)
     return [node for node, numa in sorted(topology.numa.items()) if node in with_cpus and numa.memory_kib != 0]

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A profile that is put together part by part: one module's options become a patch of the node's declared profile.
+"""A profile that is made part by part: the options of one module become a patch of the node's declared profile.
 
-There is no second schema: the patch is merged into the profile's data, the whole is read like any other, and a refusal
-names the module's own option where the profile's path is that of the patch.
+There is no second schema: the patch is merged into the profile's data, and the whole is read like any profile. A refusal names the module's
+option instead of its path in the profile.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STRICT = "strict_cpu_reservation"
 
 
 class SectionPatch(NamedTuple):
-    """What one task of a part module asks for: the module's name, its options, and whether they are to be there."""
+    """The request of one task of a part module: the module's name, its options, and whether they are to be present."""
 
     module: str
     options: dict[str, t.Any]
@@ -37,7 +37,7 @@ class SectionPatch(NamedTuple):
 
 
 def merged(declared: t.Optional[Profile], patch: SectionPatch) -> tuple[t.Optional[Profile], str]:
-    """The declared profile with the patch in it, or without (None: nothing is left), and the patch's path in it.
+    """The declared profile with the patch in it, or without it (None: nothing is left), and the patch's path in the profile.
 
     Raises CorralError by the module's options.
     """
@@ -70,21 +70,21 @@ def without_empty(options: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 def cpu_data(given: dict[str, t.Any]) -> dict[str, t.Any]:
-    """The section ``cpu``: the options with the one that the kubelet spells with dashes."""
+    """The section ``cpu``: the options, one of them under the key that the kubelet spells with dashes."""
     data = {name: value for name, value in given.items() if name != STRICT}
     return {**data, "options": {"strict-cpu-reservation": given[STRICT]}} if STRICT in given else data
 
 
 def added(declared: dict[str, t.Any], given: dict[str, t.Any]) -> dict[str, t.Any]:
-    """A section as it was declared, with what is given now, key by key; a list is replaced.
+    """A declared section with the given options, key by key; a list is replaced.
 
-    An empty mapping stays: for the schema it takes the defaults.
+    An empty mapping stays: the schema fills in its defaults.
     """
-    found = dict(declared)
+    section = dict(declared)
     for name, value in given.items():
-        there = found.get(name, {})
-        found[name] = added(there, value) if isinstance(value, dict) and isinstance(there, dict) else value
-    return found
+        there = section.get(name, {})
+        section[name] = added(there, value) if isinstance(value, dict) and isinstance(there, dict) else value
+    return section
 
 
 def put_item(data: dict[str, t.Any], patch: SectionPatch, given: dict[str, t.Any]) -> str:
@@ -105,9 +105,8 @@ def pool_of(item: t.Mapping[str, t.Any]) -> tuple[int, t.Optional[int]]:
     """Which pool an item is: page size in KiB, NUMA node."""
     node = item.get("node")
     size = read("size", schema_quantities.PAGE_SIZE, item["size"])
-    return t.cast(
-        "tuple[int, t.Optional[int]]", (size, node if node is None else read("node", schema_types.NODE, node))
-    )
+    number = None if node is None else read("node", schema_types.NODE, node)
+    return t.cast("tuple[int, t.Optional[int]]", (size, number))
 
 
 def path_of(item: t.Mapping[str, t.Any]) -> str:
@@ -116,18 +115,18 @@ def path_of(item: t.Mapping[str, t.Any]) -> str:
 
 
 def read(option: str, of_type: schema_types.Type, value: object) -> object:
-    """An option by which an item is known; a wrong one is refused also where the item only is to go."""
+    """The value of an option that identifies an item; an invalid value is refused also where the item is to go."""
     try:
         return of_type.read(value)
     except ValueError as error:
         raise refusal(str(error), path=option, value=value) from None
 
 
-# Whose it is
+# Origins
 
 
 def origins_of(declared: Profile) -> dict[str, str]:
-    """The module that declared each key of what parts put together; nothing for a profile of another name."""
+    """The module that declared each key of a profile of parts, by path; empty for a profile of another name."""
     leaves = compose.leaves_of(profile.to_data(declared)) if declared.name == NAME else ()
     return {
         leaf: f"corral.node.{module}"
@@ -140,7 +139,7 @@ def origins_of(declared: Profile) -> dict[str, str]:
 def rewrite_paths(error: CorralError, module: str, own: str) -> CorralError:
     """The same refusal by the module's options; ``own`` is the patch's path in the profile.
 
-    What other tasks declared keeps its path there, with the module that they used.
+    A problem in another task's part keeps its path, with the module of that task.
     """
     return CorralError(*(translated(problem, module, own) for problem in error.problems))
 
@@ -152,7 +151,7 @@ def translated(problem: Problem, module: str, own: str) -> Problem:
     if path.startswith((f"{own}.", f"{own}[")):
         path = path[len(own) :].lstrip(".")
     elif path in (own, SECTIONS[module]):
-        # A pool as a whole is known by its size, all of them together ask for too much by their counts.
+        # A problem of one pool is reported for its size, a problem of all pools together for their counts.
         whole = "size" if path == own else "count"
         path = whole if module == HUGEPAGES else ""
     path, message = (text.replace("options.strict-cpu-reservation", STRICT) for text in (path, message))
