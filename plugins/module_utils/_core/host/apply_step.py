@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Running one step of a plan, and reading before it what it will replace.
+"""Runs one step of a plan, and before it reads the state that it replaces.
 
-A return code of 0 proves nothing (systemd accepts CPUs that do not exist): each step reads back the result.
+A return code of 0 proves nothing (systemd accepts CPUs that do not exist), so each step reads its result back.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def observe(host: Host, step: Step) -> Original:
         shown = None if text is None else text.decode("utf-8", "surrogateescape")
         return before._replace(value=shown, link=link, mode=host.mode(step.target) or step.mode)
     if step.kind == "compile":
-        # Of a program that is new: this one record stands for all of its files.
+        # One record stands for all files of a new program.
         missing = [name for name in step.name.splitlines() if not host.exists(f"{step.target}/{name}")]
         return before._replace(name="\n".join(missing))
     if step.kind in ("value", "pool"):
@@ -77,7 +77,7 @@ def observe(host: Host, step: Step) -> Original:
 def perform(host: Host, step: Step, masks: t.Optional[Masks] = None) -> None:
     """Do the step and read it back. Raises StepFailed, or OSError from the write itself.
 
-    ``masks`` is what threads chose for themselves, one and the same for all steps of a plan.
+    ``masks`` has the CPUs that threads chose for themselves; all steps of a plan share it.
     """
     PERFORM[step.kind](host, step, {} if masks is None else masks)
 
@@ -93,7 +93,7 @@ def write_file(host: Host, step: Step, dummy: Masks) -> None:
 
 
 def take_part(host: Host, step: Step, dummy: Masks) -> None:
-    """Run a program of the administrator's, or wait for a service."""
+    """Run a program of the administrator, or wait for a service."""
     from . import node_hooks
 
     said = node_hooks.refused(host, step)
@@ -102,7 +102,7 @@ def take_part(host: Host, step: Step, dummy: Masks) -> None:
 
 
 def bind_driver(host: Host, step: Step, dummy: Masks) -> None:
-    """Bind a PCI function to a driver, or back to the one that it had."""
+    """Bind a PCI function to a driver, or back to its former driver."""
     from . import pci_driver  # Few nodes have drivers to bind.
 
     try:
@@ -125,7 +125,7 @@ def missing_folders(host: Host, path: str) -> tuple[str, ...]:
 
 
 def live_value(host: Host, unit: str, name: str) -> t.Optional[str]:
-    """What the kernel has for a property of a unit; None when there is nothing to read."""
+    """The kernel's value for a property of a unit; None where there is none."""
     if name == "TasksMax":
         return cgroup.pids_max(host, unit)
     text = host.read(f"{cgroup.path_of(unit)}/{unit_limits.FILES[name]}")
@@ -144,8 +144,8 @@ def write_value(host: Host, step: Step, dummy: Masks) -> None:
 def set_partition(host: Host, step: Step, dummy: Masks) -> None:
     """Make a control group a partition, or end its partition.
 
-    The kernel takes one that cannot be without an error: that is not a failure here, what became of it is read by the next
-    observation. Nor is a file that is not there: the kernel has no partitions, or the control group has gone.
+    The kernel accepts an impossible partition without an error. That is no failure here: the next observation reads its state. Neither is a
+    missing file: the kernel has no partitions, or the control group has gone.
     """
     wanted, now = step.value or "", host.read(step.target)
     if now is None:
@@ -159,7 +159,7 @@ def set_partition(host: Host, step: Step, dummy: Masks) -> None:
 def write_partition(host: Host, path: str, kind: str) -> None:
     """Write the kind of a partition. Raises OSError.
 
-    Linux 5.10 answers EBUSY while the control group has others in it; those of a container that has just ended go within moments.
+    Linux 5.10 answers EBUSY while the control group has children; those of a container that has just ended go within moments.
     """
     deadline = time.monotonic() + READ_BACK_SECONDS
     while True:
@@ -172,9 +172,9 @@ def write_partition(host: Host, path: str, kind: str) -> None:
 
 
 def fill_pool(host: Host, step: Step, dummy: Masks) -> None:
-    """Ask for hugepages; when the kernel finds too few, compact the memory once and ask again.
+    """Request hugepages; when the kernel finds too few, compact the memory once and request them again.
 
-    A partly filled pool is not a failure here: what was really given is read by the next observation.
+    A pool that is filled in part is no failure here: the next observation reads its pages.
     """
     wanted = int(step.value or 0)
     host.write_value(step.target, str(wanted))
@@ -198,9 +198,9 @@ def set_property(host: Host, step: Step, masks: Masks) -> None:
     """Set a property live, then read the kernel file until it has the value."""
     assignment, name, value = step.text or "", step.name, step.value or ""
     if (not value or step.phase == RELEASE) and not cgroup.exists(host, step.target):
-        return  # It would make a control group for a slice that does not run, and nothing would remove that.
+        return  # systemd would make a control group for a slice that does not run, and nothing would remove it.
     if name == "AllowedCPUs" and not cgroup.unified(host):
-        return  # Kept from before a boot with v2: on v1 systemd takes it and does nothing.
+        return  # An original of a boot with v2: on v1 systemd accepts it and does nothing.
     path = cgroup.path_of(step.target)
     if name == "AllowedCPUs":
         from . import thread_masks
@@ -212,8 +212,8 @@ def set_property(host: Host, step: Step, masks: Masks) -> None:
     if not value or not cgroup.exists(host, step.target):
         return
     if step.target.endswith(".slice") and not (has_value(host, step) and asks(host, step)):
-        # Its control group exists without the slice: then systemd keeps the value, but the kernel does not have it,
-        # or has it only as long as the control group around it has the same CPUs.
+        # The control group exists while the slice does not run: systemd keeps the value, but the kernel does not have it,
+        # or has it only as long as the parent has the same CPUs.
         host.run("systemctl", "start", "--", step.target)
     deadline = time.monotonic() + READ_BACK_SECONDS
     while not has_value(host, step):
@@ -228,9 +228,9 @@ def set_property(host: Host, step: Step, masks: Masks) -> None:
 
 
 def set_devices(host: Host, step: Step, dummy: Masks) -> None:
-    """Set the list of devices that a unit may open, one a line, in the place of the one that it has.
+    """Replace the list of devices that a unit may open; the value has one entry a line.
 
-    The kernel shows nothing of it (a BPF program), so systemd's own file of it is read back. A unit that is gone has no list.
+    The kernel does not show the list (a BPF program), so systemd's own file is read back. A unit that is gone has no list.
     """
     wanted = (step.value or "").splitlines()
     # Entries add up, in systemd's memory as well: an empty one comes first.
@@ -255,7 +255,7 @@ def set_cpuset(host: Host, step: Step, dummy: Masks) -> None:
     from . import cgroup_v1_cpuset  # Imported here: most nodes have v2, and each start waits for its imports.
 
     if not cgroup_v1_cpuset.mounted(host):
-        return  # Kept from before a boot with v2.
+        return  # An original of a boot with v1.
     try:
         if step.value is None:
             cgroup_v1_cpuset.dissolve(host, step.target)
@@ -282,8 +282,9 @@ def read_back(host: Host, step: Step) -> None:
 
 
 def has_value(host: Host, step: Step) -> bool:
-    """Whether the kernel has the value of a step in force; of CPUs those that are online. Of CPUs that go back to what they were it is
-    enough that it was asked for them: some may be another's.
+    """Whether the kernel has the value of a step in force; of CPUs, those that are online.
+
+    For CPUs that are restored the request is enough: another unit may have some of them.
     """
     if shows(host, step.target, step.name, step.value or ""):
         return True
@@ -303,7 +304,7 @@ def shows(host: Host, unit: str, name: str, value: str) -> bool:
 
 
 def asks(host: Host, step: Step) -> bool:
-    """Whether a control group itself asks the kernel for the CPUs of a step, which others have by the one around them."""
+    """Whether a control group requests the CPUs of a step itself, and does not merely have them from its parent."""
     return step.name != "AllowedCPUs" or cgroup.cpus(host, step.target).requested == cgroup.cpu_list(step.value)
 
 
@@ -319,17 +320,16 @@ def control_unit(host: Host, step: Step, dummy: Masks) -> None:
     verb = step.value or ""
     if verb == "stop" and step.target.endswith(".slice") and cgroup.populated(host, step.target):
         if not is_own(step.target):
-            return  # Other processes use it by now.
+            return  # Other processes use the slice by now.
         raise StepFailed(in_use(host, step))
     if verb == "stop" and is_workloads(step.target):
         unit = workload_state.unit_to_be_in(host, step.target)
         if unit:
             raise StepFailed(f"{step.target}: {unit} runs elsewhere and would end with it: it stays")
-    # Without a request for CPUs: another start of it, below, takes none from others.
-    is_bare = (
-        verb == "stop" and (is_workloads(step.target) or is_exclusive(step.target)) and is_without_cpus(host, step)
-    )
-    # Stopping a slice also stops units that are about to start in it; then the slice stays.
+    # A slice without a request for CPUs: its start below takes none from others.
+    ends_grant = verb == "stop" and (is_workloads(step.target) or is_exclusive(step.target))
+    is_bare = ends_grant and is_without_cpus(host, step)
+    # A stop would end units that are about to start in the slice: with "fail" the slice stays then.
     mode = "fail" if verb == "stop" and is_workloads(step.target) else "replace"
     answer = systemd.control(host, verb, step.target, mode=mode, timeout=120.0)
     # 5: not loaded, so there is nothing to stop (systemctl(1), EXIT STATUS).
@@ -343,13 +343,13 @@ def control_unit(host: Host, step: Step, dummy: Masks) -> None:
     if verb == "daemon-reload" and state.there(host, state.RELOAD_DUE):
         host.remove(state.RELOAD_DUE)
     if is_bare and cgroup.exists(host, step.target):
-        # A daemon-reload makes the control group of a slice that does not run, for a unit that is to be in it at its next start.
+        # A daemon-reload makes a control group for a stopped slice in which a unit is to start.
         for again in ("start", "stop"):
             systemd.control(host, again, step.target, mode="fail", timeout=120.0)
 
 
 def is_without_cpus(host: Host, step: Step) -> bool:
-    """Whether a slice requests no CPUs, nor will at its start by what files say."""
+    """Whether a slice requests no CPUs now, nor by its files at its next start."""
     if cgroup.cpus(host, step.target).requested:
         return False
     return not systemd.merged_cpus(systemd.unit_settings(host, step.target, "AllowedCPUs"))
@@ -387,9 +387,9 @@ def control_mount(host: Host, step: Step, dummy: Masks) -> None:
 
 
 def compile_folder(host: Host, step: Step, dummy: Masks) -> None:
-    """Compile the agent for the Python that runs it; ``value`` is that Python, "" removes what was compiled.
+    """Compile the agent for the Python that runs it; ``value`` is that Python, "" removes the compiled files.
 
-    ``name`` names its files: one of others' may not compile. A link is never followed: it may lead to others' files.
+    ``name`` has the files of the agent: foreign files may not compile. A link is never followed: it may lead to foreign files.
     """
     if step.value:
         files = [f"{step.target}/{name}" for name in step.name.splitlines() if name.endswith(".py")] or [step.target]
@@ -412,14 +412,14 @@ def compile_folder(host: Host, step: Step, dummy: Masks) -> None:
 
 
 def compiled_folders(host: Host, top: str) -> list[str]:
-    """The folders below ``top`` that hold what Python compiled; no link is followed."""
-    found, folders = [], [top] if host.link(top) is None else []
+    """The folders with compiled files below ``top``; no link is followed."""
+    compiled, folders = [], [top] if host.link(top) is None else []
     while folders:
         folder = folders.pop()
         inside = {name: f"{folder}/{name}" for name in host.folders(folder)}
-        found += [path for name, path in inside.items() if name == "__pycache__"]
+        compiled += [path for name, path in inside.items() if name == "__pycache__"]
         folders += [path for name, path in inside.items() if name != "__pycache__"]
-    return found
+    return compiled
 
 
 PERFORM: t.Mapping[StepKind, t.Callable[[Host, Step, Masks], None]] = {

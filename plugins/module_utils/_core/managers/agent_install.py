@@ -244,9 +244,8 @@ def decide(
     owned |= {f"unit:{unit}" for unit in (*agent_units.STARTED, agent_units.SLICE)} | {row.key for row in seen.programs}
     if program is not None:
         owned.add(f"compile:{program.folder}")
-    return Part(
-        whole(tuple(filter(None, changes)), seen), frozenset(owned), gone=frozenset(row.key for row in outdated)
-    )
+    gone = frozenset(row.key for row in outdated)
+    return Part(whole(tuple(filter(None, changes)), seen), frozenset(owned), gone=gone)
 
 
 def whole(changes: tuple[Change, ...], seen: Observation) -> tuple[Change, ...]:
@@ -282,21 +281,7 @@ def program_change(
     runs = runs_already(program, seen)
     if runs and not differing and seen.compiled and not seen.findings:
         return None
-    actual, reason = seen.runs, f"{len(texts)} files"
-    if actual == agent_program.NO_RELEASE:
-        actual = "without a release's name"
-    elif runs and differing:
-        actual, reason = f"{actual}, {len(differing)} of {len(texts)} files differ", "changed by hand, or damaged"
-    elif runs and not seen.compiled:
-        actual, reason = f"{actual}, not compiled", "another Python"
-    elif runs:
-        first = seen.findings[0]
-        more = f", and {len(seen.findings) - 1} more" if len(seen.findings) > 1 else ""
-        actual, reason = f"{actual}, not as installed", f"{first.path}: {first.reason}{more}"
-    elif seen.version and as_numbers(seen.version) > as_numbers(VERSION):
-        reason = f"{reason}; a downgrade of the collection, from {seen.version} to {VERSION}"
-    elif seen.version and seen.version != VERSION:
-        reason = f"{reason}; from version {seen.version} to {VERSION}"
+    actual, reason = program_state(seen, len(texts), len(differing), runs=runs)
     steps = [step for original in outdated for step in undo.in_order(undo.restore_recorded(original, ""))]
     steps += [make_step.file(path, texts[path], FILES, mode=program.mode(path)) for path in differing]
     extra = [finding.path for finding in seen.findings if finding.wanted == program_check.ABSENT]
@@ -306,6 +291,24 @@ def program_change(
         steps.append(make_step.link(LAUNCHER, program.link, FILES))
     in_order = tuple(step._replace(phase=FILES, order=FIRST) for step in steps)
     return Change(NAME, FOLDER, "program", actual, program.name, reason, FOLDER, in_order)
+
+
+def program_state(seen: Observation, files: int, differing: int, *, runs: bool) -> tuple[t.Optional[str], str]:
+    """The present program of a node, and why it changes; ``runs``: it is the wanted one, of which ``differing`` files differ."""
+    if seen.runs == agent_program.NO_RELEASE:
+        return "without a release's name", f"{files} files"
+    if runs and differing:
+        return f"{seen.runs}, {differing} of {files} files differ", "changed by hand, or damaged"
+    if runs and not seen.compiled:
+        return f"{seen.runs}, not compiled", "another Python"
+    if runs:
+        first = seen.findings[0]
+        more = f", and {len(seen.findings) - 1} more" if len(seen.findings) > 1 else ""
+        return f"{seen.runs}, not as installed", f"{first.path}: {first.reason}{more}"
+    if seen.version and as_numbers(seen.version) > as_numbers(VERSION):
+        return seen.runs, f"{files} files; a downgrade of the collection, from {seen.version} to {VERSION}"
+    came = f"; from version {seen.version} to {VERSION}" if seen.version not in ("", VERSION) else ""
+    return seen.runs, f"{files} files{came}"
 
 
 def as_numbers(version: str) -> list[int]:
@@ -344,9 +347,8 @@ def state_change(unit: str, seen: Observation) -> t.Optional[Change]:
         steps.append(make_step.unit(unit, "start", START, 10))
     wanted = "enabled, active" if runs else "enabled"
     actual = ", ".join(["enabled" if enabled else "disabled", *(["active" if active else "inactive"] if runs else [])])
-    return Change(
-        NAME, unit, "state", actual, wanted, "the agent does not keep the node without it", path, tuple(steps)
-    )
+    reason = "the agent does not keep the node without it"
+    return Change(NAME, unit, "state", actual, wanted, reason, path, tuple(steps))
 
 
 def on_removal(host: Host, dummy_removed: t.Container[str], dummy_back: bool) -> tuple[Change, ...]:

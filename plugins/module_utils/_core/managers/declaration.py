@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The declaration itself: the files on the node that have the declared profile and where its keys come from."""
+"""The declaration itself: the files on the node with the declared profile and the origins of its keys."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from ..model.profile import compose, profile
 from .manager import Manager
 
 NAME = "profile"
-# What a run mends where it is lost: see lost_files.py.
-KEPT = [path for one in state.FILES if one.written and one.spare for path in one.copies]
+# The files that a run restores where they are lost: see lost_files.py.
+KEPT = [path for file in state.FILES if file.written and file.spare for path in file.copies]
 WRITES = (
     Place("file", re.escape(state.DECLARED)),
     Place("file", re.escape(state.ORIGINS)),
@@ -34,7 +34,8 @@ WRITES = (
 def plan(host: Host, context: Context) -> Part:
     """The files of the declaration, written last: a profile becomes the declared one when all of it is applied.
 
-    The origins of its keys are one of them. Where they are not known, recorded origins stay if they belong to this profile, and are removed otherwise.
+    One file has the origins of the keys. Where these are not known, recorded origins stay if they belong to this profile, else they are
+    removed.
     """
     data = profile.to_data(context.declared)
     files = [(state.DECLARED, data, "another profile", context.declared.name, "the declared profile")]
@@ -46,7 +47,7 @@ def plan(host: Host, context: Context) -> Part:
     for path, content, other, wanted, reason in files:
         text = json.dumps(content, indent=2, sort_keys=True) + "\n"
         actual = host.read(path)
-        # A command or a label in it may hold what is not for every user of the node.
+        # A command or a label may hold text that is not for every user of the node.
         step = make_step.file(path, text, DECLARE, mode=state.PRIVATE)
         mode = host.mode(path) or 0
         if actual != text:
@@ -59,14 +60,14 @@ def plan(host: Host, context: Context) -> Part:
 
 
 def reload_due() -> tuple[Change, ...]:
-    """The item of files that systemd has not read, since the run that wrote them died before it had systemd read them."""
+    """The item for files that systemd has not read: the run that wrote them died before the daemon-reload."""
     steps = (make_step.file(state.RELOAD_DUE, None, RELOAD, 1, reload=True),)
     reason = "a run that died wrote files which systemd has not read since"
     return (Change(NAME, "systemd", "configuration", "not read", "read", reason, state.RELOAD_DUE, steps),)
 
 
 def is_drift(change: Change) -> bool:
-    """Whether a planned change is of the profile itself. A change of its keys' origins is not: only a variable or file was renamed."""
+    """Whether a planned change concerns the profile itself, not only the origins of its keys: a variable or file was renamed."""
     return change.subject != state.ORIGINS
 
 

@@ -58,7 +58,7 @@ def no_files(dummy_host: Host) -> tuple[str, ...]:
 
 
 def agent_note(host: Host, context: Context, does: str) -> tuple[str, ...]:
-    """The note on what the agent does, where none is on the node and the run brings none."""
+    """The note that the agent does something, where no agent is installed and the run installs none."""
     there = context.run == "install" or host.exists(LAUNCHER)
     return () if there else (f"{does} once the agent is installed on the node (corral.node.agent)",)
 
@@ -66,14 +66,14 @@ def agent_note(host: Host, context: Context, does: str) -> tuple[str, ...]:
 class Manager(NamedTuple):
     """One manager, by its ``name``, which its changes and originals have as well.
 
-    ``plan``       what differs from the profile: observe, then decide; its ``owned`` has the keys of everything that it manages
-    ``writes``     where its steps may write, and what of that is volatile: the validator refuses every other step
+    ``plan``       its changes for the profile: observe, then decide; ``owned`` has the keys of everything that it manages
+    ``writes``     the places of its steps, volatile ones marked: the validator refuses every other step
     ``live``       the property that its drop-ins of slices and scopes set, whose live value is taken over with them
     ``key_of``     the key of the profile that one of its changes follows from, for explain
     ``describe``   the node as it is, as fragments of a profile
     ``places_of``  the places of what one task of a part module declares (None: all of the manager's)
-    ``on_removal`` what the removal of these managers needs from it, beside restoring its originals; its last argument: whether that is the way back of
-                   an unconfirmed profile
+    ``on_removal`` its changes in a removal of these managers, beside its originals; the last argument: whether an unconfirmed profile goes
+                   back by this removal
     ``status_files``       files that it publishes: they are removed with the profile
     """
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The list of managers. Each is loaded when it is needed: a run for which a unit's start waits loads few of them."""
+"""The list of managers. Each is loaded when it is needed: the start of a unit waits for a run that loads few of them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FILES = {
     DEVICES: "device_grants",
     CHECKS: "device_check_timer",
 }
-# Those that plan apart from a profile: its declaration, and the agent's installation.
+# The managers that plan apart from these: the profile's declaration, and the agent's installation.
 APART = {PROFILE: "declaration", AGENT: "agent_install"}
 
 
