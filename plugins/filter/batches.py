@@ -42,15 +42,15 @@ SIZE = re.compile(r"0*[1-9]\d{0,5}|0*(?:100|[1-9]\d?)%")
 
 
 def batches(value: t.Any) -> list[str]:
-    """The sizes of the batches as texts. Raises AnsibleFilterError for what is no size."""
+    """The sizes of the batches as texts. Raises AnsibleFilterError for an invalid size."""
     parts = value.split(",") if isinstance(value, str) else value if isinstance(value, (list, tuple)) else [value]
-    found = [str(part).strip() for part in parts]
-    for part in found:
+    sizes = [str(part).strip() for part in parts]
+    for part in sizes:
         if not SIZE.fullmatch(part):
             raise AnsibleFilterError(f"corral_serial: {part!r}: write numbers of hosts or shares, such as 1,10%,100%")
-    if not found:
+    if not sizes:
         raise AnsibleFilterError("corral_serial: is empty: write numbers of hosts or shares, such as 1,10%,100%")
-    return found
+    return sizes
 
 
 class FilterModule:

@@ -68,33 +68,30 @@ _value:
 """
 
 VERDICTS: tuple[FleetVerdict, ...] = ("in_sync", "drift", "not_managed", "unknown", "refused", "failed", "unreachable")
-WORST = (
-    "in_sync",
-    "unknown",
-    "not_managed",
-    "drift",
-    "refused",
-    "failed",
-    "unreachable",
-)  # last is worst: the recap begins with it
+# The last is the worst: the recap begins with it.
+WORST = ("in_sync", "unknown", "not_managed", "drift", "refused", "failed", "unreachable")
 ITEM_KEYS = (
     "manager", "subject", "property", "actual", "wanted", "reason", "location", "verdict", "when", "disruption", "text", "since",
+)  # fmt: skip
+OF_PROFILE = (
+    "name", "mode", "pools", "cpu_map", "cpu_map_now", "numa_nodes", "effective_profile", "workloads", "tenants", "gc_report", "notes",
+    "paused", "unconfirmed",
 )  # fmt: skip
 MAX_NAMES = 20  # of hosts in sync on one line of the recap
 
 
 def host_report(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) -> FleetHost:
-    """One host's verdict and items. What could not be read is never in sync.
+    """One host's verdict and items. A host with a value that could not be read is never in sync.
 
-    A result without drift is that of a module that could not do its work; only the agent may have been left out. A host
-    that returned what no module returns has failed: none of it is used.
+    A result without drift is a failure of the module, except for the agent's where it was left out. A host that returned impossible data
+    has failed: none of it is used.
     """
     for module, result in (("profile", profile), ("agent", agent)):
         text = impossible_data(module, result)
         if text:
             return host_report({"msg": text}, {"skipped": True})
     profile, agent = results = (printable_result(profile), printable_result(agent))
-    found: list[DriftItem] = [
+    items: list[DriftItem] = [
         t.cast("DriftItem", {key: item.get(key) for key in ITEM_KEYS})
         for result in results
         for item in result.get("drift") or ()
@@ -102,42 +99,38 @@ def host_report(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) ->
     lost = [result for result in results if result.get("unreachable")]
     looked = [profile] if agent.get("skipped") else results
     failed = [one for one in looked if one.get("drift") is None or one.get("problems")]
-    verdict: FleetVerdict
-    if lost:
-        verdict = "unreachable"
-    elif failed:
-        verdict = "refused" if all(result.get("problems") for result in failed) else "failed"
-    elif any(item["verdict"] != "unknown" for item in found):
-        # No profile was applied there yet (of one that is lost the hash is empty): all that it declares is to come, and nothing has drifted.
-        untouched = profile.get("profile_hash_before", "") is None and not profile.get("unconfirmed")
-        verdict = "not_managed" if untouched else "drift"
-    else:
-        verdict = "unknown" if found else "in_sync"
+    verdict = verdict_of(items, lost, failed, profile)
     said = [] if verdict == "unreachable" else failed
     messages = dict.fromkeys(message(result) for result in lost[:1] or said)
-    return {
+    own = {
         "verdict": verdict,
-        "items": found,
+        "items": items,
         "problems": [problem for result in said for problem in result.get("problems") or ()],
         "message": "\n".join(messages) or None,
-        "name": profile.get("name"),
-        "mode": profile.get("mode"),
-        "pools": profile.get("pools"),
-        "cpu_map": profile.get("cpu_map"),
-        "cpu_map_now": profile.get("cpu_map_now"),
-        "numa_nodes": profile.get("numa_nodes"),
-        "effective_profile": profile.get("effective_profile"),
-        "workloads": profile.get("workloads"),
-        "tenants": profile.get("tenants"),
-        "gc_report": profile.get("gc_report"),
-        "notes": profile.get("notes"),
-        "paused": profile.get("paused"),
-        "unconfirmed": profile.get("unconfirmed"),
     }
+    return t.cast("FleetHost", {**own, **{field: profile.get(field) for field in OF_PROFILE}})
+
+
+def verdict_of(
+    items: t.Sequence[DriftItem],
+    lost: t.Sized,
+    failed: t.Sequence[t.Mapping[str, t.Any]],
+    profile: t.Mapping[str, t.Any],
+) -> FleetVerdict:
+    """The verdict on a host: by results that are ``lost`` or ``failed``, else by its items."""
+    if lost:
+        return "unreachable"
+    if failed:
+        return "refused" if all(result.get("problems") for result in failed) else "failed"
+    if any(item["verdict"] != "unknown" for item in items):
+        # Before the first profile nothing has drifted: all of it is yet to come. (The hash of a lost profile is empty, not null.)
+        untouched = profile.get("profile_hash_before", "") is None and not profile.get("unconfirmed")
+        return "not_managed" if untouched else "drift"
+    return "unknown" if items else "in_sync"
 
 
 def group_lines(group: FleetGroup, host: FleetHost) -> list[str]:
-    """The block of the recap for hosts that are alike. What a change or a pause is called is the node's to say."""
+    """The block of the recap for hosts that are alike. The node words its changes and pauses."""
     count = len(host["items"])
     head = f"{names_of(group)}: {host['verdict'].replace('_', ' ')}"
     head += f", {count} item{'s'[: count != 1]}" if count else ""
@@ -150,19 +143,19 @@ def group_lines(group: FleetGroup, host: FleetHost) -> list[str]:
 
 
 def names_of(group: FleetGroup) -> str:
-    """The hosts of a group as --limit takes them; of many that are in sync the first ones, and how many more."""
+    """The hosts of a group as --limit takes them; of hosts in sync the first ones, and how many more."""
     most = MAX_NAMES if group["verdict"] == "in_sync" else len(group["hosts"])
     rest = len(group["hosts"]) - most
     return ",".join(group["hosts"][:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def since(first: int | None) -> str:
-    """When an item was first seen, as a person reads it; nodes with an older Corral do not say it."""
+    """When an item was first seen, as text; nodes with an older Corral do not say it."""
     return f" [since {time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime(first))}]" if first else ""
 
 
 def reason(host: FleetHost) -> str | None:
-    """The host's message; of a host that did not answer without its address."""
+    """The host's message; without its address where the host did not answer."""
     text = host["message"]
     return without_address(text) if text and host["verdict"] == "unreachable" else text
 
@@ -173,7 +166,7 @@ def common_message(hosts: t.Sequence[FleetHost]) -> str | None:
 
 
 def alike(host: FleetHost) -> tuple[t.Any, ...]:
-    """What the lines of two hosts have in common when one block stands for both; when they drifted may differ."""
+    """The values in which two hosts agree that share one block of lines; the times of their drift may differ."""
     tenants = tuple(one["text"] for one in host["tenants"] or ())
     items = tuple((one["verdict"], one["text"]) for one in host["items"])
     said = tuple(one["text"] if one else "" for one in (host["paused"], host["unconfirmed"]))
@@ -181,15 +174,15 @@ def alike(host: FleetHost) -> tuple[t.Any, ...]:
 
 
 def mapped_alike(host: FleetHost) -> tuple[t.Any, ...]:
-    """The same with the picture of the CPUs, which only hosts of one topology have in common."""
+    """The values of alike() and the map of the CPUs, in which only hosts of one topology agree."""
     return (*alike(host), tuple(host["cpu_map"] or ()), tuple(host["cpu_map_now"] or ()))
 
 
 def grouped(hosts: t.Mapping[str, FleetHost], key: t.Callable[[FleetHost], tuple[t.Any, ...]]) -> list[FleetGroup]:
-    """Hosts with the same key, the worst verdict first, of one verdict the largest group first."""
-    found: dict[tuple[t.Any, ...], list[str]] = {}
+    """The groups of hosts with the same key, the worst verdict first, then the largest group."""
+    by_key: dict[tuple[t.Any, ...], list[str]] = {}
     for name, host in hosts.items():
-        found.setdefault(key(host), []).append(name)
+        by_key.setdefault(key(host), []).append(name)
     groups: list[FleetGroup] = [
         {
             "verdict": hosts[names[0]]["verdict"],
@@ -198,13 +191,13 @@ def grouped(hosts: t.Mapping[str, FleetHost], key: t.Callable[[FleetHost], tuple
             "message": common_message([hosts[one] for one in names]),
             "notes": note_lines({one: hosts[one]["notes"] for one in names}),
         }
-        for names in found.values()
+        for names in by_key.values()
     ]
     return sorted(groups, key=lambda one: (-WORST.index(one["verdict"]), -len(one["hosts"]), by_name(one["hosts"][0])))
 
 
 def earliest(hosts: t.Sequence[FleetHost]) -> list[int | None]:
-    """For each item of hosts with the same items, when the first of them had it."""
+    """By item of hosts with the same items, when the first host had it."""
     seen = zip(*([item["since"] for item in host["items"]] for host in hosts))
     return [min((one for one in row if one), default=None) for row in seen]
 

@@ -54,13 +54,13 @@ def rollout_hosts(pattern: str | t.Sequence[str], names: t.Iterable[str], first:
     """The hosts of the pattern, these first."""
     known = set(names)
     ahead = [name for name in first if name in known and is_plain(name)]
-    # Ansible takes all hosts where a pattern has none but excluded ones: beside names that has to be written.
+    # Ansible takes all hosts for a pattern of excluded hosts alone; beside names, "all" has to be written.
     parts = split_host_pattern([pattern] if isinstance(pattern, str) else list(pattern))
     return [*ahead, *order_patterns(parts)]
 
 
 def is_plain(name: str) -> bool:
-    """Whether Ansible takes this text as one pattern, which is the host of this name where there is one. A comma makes it two."""
+    """Whether Ansible takes this text as one pattern, and so as the name of one host. A comma makes it two patterns."""
     return bool(split_host_pattern(name) == [name])
 
 

@@ -91,12 +91,8 @@ _value:
 """
 
 UNREACHABLE = "unreachable: "
-OF_PASSES = (
-    "pass",
-    "images",
-    "disk use",
-    "dead",
-)  # what a pass of garbage collection found: roles/corral/tasks/health.yml
+# Items of a pass of garbage collection: roles/corral/tasks/health.yml.
+OF_PASSES = ("pass", "images", "disk use", "dead")
 DIFFERS = "differs from the profile that it has applied"
 HEADS = {
     "stop": f"{DIFFERS}; set corral_on_drift to overwrite to correct it, or to adopt to keep it:",
@@ -105,7 +101,7 @@ HEADS = {
 
 
 class Terms(t.NamedTuple):
-    """What is to be done about a host."""
+    """How the rollout treats a host."""
 
     on_drift: str = "stop"
     during_pause: str = "refuse"
@@ -135,9 +131,8 @@ def rollout_plan(
     results = [*profiles.values(), *(agent for agent in agents.values() if agent)]  # {}: no tag selects the agent
     asked = any("skipped" not in result for result in results)
     if profiles and not asked:
-        raise ValueError(
-            "no tag selects the profile or the agent: write --tags profile, or --tags agent with corral_agent: true"
-        )
+        choice = "write --tags profile, or --tags agent with corral_agent: true"
+        raise ValueError(f"no tag selects the profile or the agent: {choice}")
     refused: dict[str, str] = {}
     groups: dict[str, list[str]] = {}
     for host in sorted(profiles, key=by_name):
@@ -155,12 +150,7 @@ def rollout_plan(
         lines = json.loads(text)
         shown += [f"{named(hosts)}: {'as follows' if lines else 'nothing to change'}", *(f"  {line}" for line in lines)]
         shown += [f"  {line}" for line in note_lines({host: profiles[host].get("notes") for host in hosts})]
-    reasons: dict[str, list[str]] = {}
-    for host, why in refused.items():
-        reasons.setdefault(without_address(why) if why.startswith(UNREACHABLE) else why, []).append(host)
-    for text, hosts in reasons.items():
-        why = refused[hosts[0]] if len({refused[host] for host in hosts}) == 1 else text
-        shown += [f"{named(hosts)}: cannot have it", *(f"  {line}" for line in why.splitlines())]
+    shown += refused_lines(refused)
     changing = [
         host
         for host in sorted(profiles, key=by_name)
@@ -181,21 +171,31 @@ def rollout_plan(
     }
 
 
+def refused_lines(refused: t.Mapping[str, str]) -> t.Iterator[str]:
+    """The hosts that cannot have the profile, in a group for each reason."""
+    reasons: dict[str, list[str]] = {}
+    for host, why in refused.items():
+        reasons.setdefault(without_address(why) if why.startswith(UNREACHABLE) else why, []).append(host)
+    for text, hosts in reasons.items():
+        why = refused[hosts[0]] if len({refused[host] for host in hosts}) == 1 else text
+        yield from (f"{named(hosts)}: cannot have it", *(f"  {line}" for line in why.splitlines()))
+
+
 def acts(profile: t.Mapping[str, t.Any], terms: Terms) -> bool:
-    """Whether the rollout does something on a host on which nothing changes."""
+    """Whether the rollout acts on a host on which nothing changes."""
     return bool(unconfirmed_lines(profile) or (terms.reboot_ok and reboot_lines(profile, terms)))
 
 
 def terms_of(host: str, given: t.Mapping[str, t.Any]) -> Terms:
-    """What is to be done about a host. Raises ValueError for a word that is none of the choices."""
-    found = Terms(**given)
+    """How the rollout treats a host. Raises ValueError for a word that is none of the choices."""
+    terms = Terms(**given)
     for name, value, words in (
-        ("corral_on_drift", found.on_drift, ("stop", "adopt", "overwrite")),
-        ("corral_during_pause", found.during_pause, ("refuse", "apply")),
+        ("corral_on_drift", terms.on_drift, ("stop", "adopt", "overwrite")),
+        ("corral_during_pause", terms.during_pause, ("refuse", "apply")),
     ):
         if value not in words:
             raise ValueError(f"{host}: {name}: {value}: write {', '.join(words[:-1])} or {words[-1]}")
-    return found
+    return terms
 
 
 def why_refused(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any], terms: Terms) -> str:
@@ -218,51 +218,51 @@ def why_refused(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any], te
 
 
 def plan_lines(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) -> list[str]:
-    """What would change on a host: each key on a line with its consequences below it, then the agent."""
+    """The changes on a host: each key on a line with its consequences below it, then the agent."""
     lines = []
-    for one in profile.get("by_key") or ():
-        lines += [key_line(one), *(f"  {line}" for line in one["changes"])]
+    for row in profile.get("by_key") or ():
+        lines += [key_line(row), *(f"  {line}" for line in row["changes"])]
     changes = [str(change.get("text")) for change in agent.get("changes") or ()]
     return [*lines, *(["agent:", *(f"  {line}" for line in changes)] if changes else [])]
 
 
 def staying_lines(profile: t.Mapping[str, t.Any], require_in_sync: bool) -> list[str]:
-    """What differs after the change as well, since Corral cannot change it; what waits for a boot is left out.
+    """The differences that stay after the change, since Corral cannot correct them, without those that wait for a boot.
 
-    What passes of garbage collection left undone takes no host back.
+    A host does not go back for work that passes of garbage collection left undone.
     """
     items = [
-        one
-        for one in profile.get("drift") or ()
-        if one["verdict"] != "drift" and one.get("when") == "now" and one.get("disruption") != "service restart"
+        item
+        for item in profile.get("drift") or ()
+        if item["verdict"] != "drift" and item.get("when") == "now" and item.get("disruption") != "service restart"
     ]
     goes_back = "stays, so the host goes back unless corral_require_in_sync is false:"
     lines: dict[str, list[str]] = {}
-    for one in items:
-        left_undone = one.get("manager") == "gc" and one.get("property") in OF_PASSES
+    for item in items:
+        left_undone = item.get("manager") == "gc" and item.get("property") in OF_PASSES
         head = goes_back if require_in_sync and not left_undone else "stays:"
-        lines.setdefault(head, [head]).append(f"  {one['text']}")
+        lines.setdefault(head, [head]).append(f"  {item['text']}")
     return [line for part in lines.values() for line in part]
 
 
 def restart_lines(profile: t.Mapping[str, t.Any]) -> list[str]:
-    """What a restart of a unit alone brings, which no rollout does: it is the same after the change."""
+    """The differences that only the restart of a unit ends. No rollout does that, so they stay after the change."""
     items = [
-        str(one["text"])
-        for one in profile.get("drift") or ()
-        if one["verdict"] != "drift" and one.get("disruption") == "service restart"
+        str(item["text"])
+        for item in profile.get("drift") or ()
+        if item["verdict"] != "drift" and item.get("disruption") == "service restart"
     ]
     return ["waits for a restart, which the rollout leaves to you:", *(f"  {text}" for text in items)] if items else []
 
 
 def reboot_lines(profile: t.Mapping[str, t.Any], terms: Terms) -> list[str]:
-    """Why a host is rebooted after its change, or would be; with the tag agent alone no host is."""
+    """Why a host is rebooted after its change, or would be; with the tag agent alone no host is rebooted."""
     if profile.get("skipped"):
         return []
     reasons = [
-        str(one["text"])
-        for one in profile.get("drift") or ()
-        if one["verdict"] == "drift" and one.get("when") == "next boot"
+        str(item["text"])
+        for item in profile.get("drift") or ()
+        if item["verdict"] == "drift" and item.get("when") == "next boot"
     ]
     reasons += [terms.reboot_for] if isinstance(terms.reboot_for, str) else map(str, terms.reboot_for)
     head = "is rebooted:" if terms.reboot_ok else "waits for a reboot, which corral_reboot_ok=true allows:"
@@ -270,25 +270,25 @@ def reboot_lines(profile: t.Mapping[str, t.Any], terms: Terms) -> list[str]:
 
 
 def unconfirmed_lines(profile: t.Mapping[str, t.Any]) -> list[str]:
-    """That an earlier run ended before it confirmed what it applied: it may have left the host drained."""
+    """A line where an earlier run ended before it confirmed its change: it may have left the host drained."""
     return ["has an unconfirmed change, which the rollout confirms or replaces"] if profile.get("unconfirmed") else []
 
 
-def key_line(one: EditedKey) -> str:
+def key_line(row: EditedKey) -> str:
     """An edited key on one line."""
-    extra = f" ({one['origin']})" if one["origin"] else ""
-    extra += "" if one["disruption"] == "none" else f" [{one['disruption']}]"
-    if one["kind"] == "drift":
+    extra = f" ({row['origin']})" if row["origin"] else ""
+    extra += "" if row["disruption"] == "none" else f" [{row['disruption']}]"
+    if row["kind"] == "drift":
         return f"drift from the profile applied before{extra}:"
-    if one["kind"] == "own":
+    if row["kind"] == "own":
         return f"Corral's own units{extra}:"
-    if one["kind"] == "first":
-        return f"{one['key'] or 'the node'}{extra}:"
+    if row["kind"] == "first":
+        return f"{row['key'] or 'the node'}{extra}:"
     before, after = (
         "not declared" if value is None else value if isinstance(value, str) else json.dumps(value)
-        for value in (one.get("before"), one.get("after"))
+        for value in (row.get("before"), row.get("after"))
     )
-    return f"{one['key']}: {before} -> {after}{extra}"
+    return f"{row['key']}: {before} -> {after}{extra}"
 
 
 class FilterModule:

@@ -6,16 +6,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: inventory_values
-short_description: Read variables of a host without what the host said
+short_description: Read variables of a host without facts of the host
 version_added: 0.1.0
 author:
   - Corral contributors (@corral-project)
 description:
-  - Gives variables as the inventory, the playbooks and C(-e) have them. What a variable is made of counts as well.
-  - Ansible makes each fact that a node returns a variable, stronger than the inventory's. A node must not say by it what its
+  - Returns variables as the inventory, the playbooks and C(-e) have them, and so the variables that they are made of.
+  - Ansible makes each fact that a node returns a variable, stronger than the inventory's. A node must not decide in this way what its
     controller reads, writes or runs.
-  - A variable that is made of a fact is an error, from a cache of an earlier run as well. So is a node that returned a fact of a name that
-    is Corral's or the inventory's. What a task sets (C(set_fact), C(register)) is the playbook's.
+  - A variable that is made of a fact is an error, also of a fact from the cache of an earlier run. A node that returned a fact with a
+    name of Corral's or of the inventory's is an error as well. A variable that a task sets (C(set_fact), C(register)) is the playbook's.
 options:
   _terms:
     description: Names of variables.
@@ -25,7 +25,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Ask a URL for the host, which the host has no say in
+- name: Ask a URL that the host cannot choose
   ansible.builtin.uri:
     url: "{{ lookup('corral.node.inventory_values', 'corral_health_url').corral_health_url }}"
   delegate_to: localhost

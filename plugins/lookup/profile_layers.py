@@ -64,7 +64,7 @@ from ansible_collections.corral.node.plugins.module_utils._core.model.values.err
 from ansible_collections.corral.node.plugins.plugin_utils import without_facts
 from ansible_collections.corral.node.plugins.plugin_utils.host_results import refuse_facts
 
-# Since then a text is a template only where it is marked as one.
+# Since ansible-core 2.19 a text is a template only where it is marked as one.
 TRUSTED: dict[str, t.Any] = {"trusted_as_template": True} if hasattr(errors, "AnsibleValueOmittedError") else {}
 
 BASE = "corral_profile"
@@ -75,7 +75,7 @@ LAYER = re.compile(r"corral_profile_layer_[0-9]{2}_[A-Za-z0-9_]+")
 
 
 class LookupModule(LookupBase):
-    """Collects what variables declare; nothing is merged here."""
+    """Collects the layers from variables; nothing is merged here."""
 
     def run(
         self, terms: list[t.Any], variables: t.Optional[dict[str, t.Any]] = None, **kwargs: t.Any
@@ -105,20 +105,20 @@ class LookupModule(LookupBase):
             (name, without_facts.value(self._loader, known, name, without_facts.WITH_FACTS))
             for name in ([BASE] if file is None else []) + names
         ]
-        found = [{"origin": origin, "profile": profile} for origin, profile in layers if profile is not None]
-        for layer in found:
+        declared = [{"origin": origin, "profile": profile} for origin, profile in layers if profile is not None]
+        for layer in declared:
             if not isinstance(layer["profile"], dict):
                 said = (
                     f"{layer['origin']} is not a mapping: write keys of a profile (the name of a file goes into {FILE})"
                 )
                 raise AnsibleLookupError(said, obj=layer["profile"])
-        path = self.adopted(known) if found else ""
+        path = self.adopted(known) if declared else ""
         if os.path.isfile(path):
-            found.append({"origin": f"{ADOPTED}/{os.path.basename(path)}", "profile": self.from_adopted(path)})
-        return found
+            declared.append({"origin": f"{ADOPTED}/{os.path.basename(path)}", "profile": self.from_adopted(path)})
+        return declared
 
     def adopted(self, variables: dict[str, t.Any]) -> str:
-        """The path of the file with what this host had otherwise; "" where no folder is named for it."""
+        """The path of the file with the adopted differences of this host; "" without a folder for such files."""
         folder = without_facts.value(self._loader, variables, f"{ADOPTED}_dir")
         if folder is None and variables.get("inventory_dir"):
             folder = os.path.join(variables["inventory_dir"], ADOPTED)
@@ -126,7 +126,7 @@ class LookupModule(LookupBase):
         return os.path.realpath(os.path.expanduser(os.path.join(str(folder), f"{host}.yml"))) if folder else ""
 
     def from_file(self, name: t.Any, variables: dict[str, t.Any]) -> tuple[str, t.Any]:
-        """The profile of a file here on the controller, found and read as Ansible does; its name is the origin."""
+        """The profile of a file on the controller, found and read as by Ansible; the name of the file is the origin."""
         known = os.path.expanduser(str(name))
         whole = self.find_file_in_search_path(variables, "files", known, ignore_missing=True) or os.path.realpath(known)
         if not os.path.isfile(whole):
@@ -135,16 +135,16 @@ class LookupModule(LookupBase):
             )
         profile_file.check_text(self.text_of(whole), whole)
         try:
-            found = self._loader.load_from_file(whole, **TRUSTED)
-        except errors.AnsibleError as error:  # such as of a template without quotes, which is a mapping in YAML
+            data = self._loader.load_from_file(whole, **TRUSTED)
+        except errors.AnsibleError as error:  # for example a template without quotes, which is a mapping in YAML
             line = getattr(error.obj, "line_num", None)
             raise AnsibleLookupError(f"{whole}: {f'line {line}: ' if line else ''}{error.message}") from None
         return os.path.basename(whole), without_facts.resolved(
-            self._loader, variables, found, whole, without_facts.WITH_FACTS
+            self._loader, variables, data, whole, without_facts.WITH_FACTS
         )
 
     def from_adopted(self, path: str) -> dict[str, t.Any]:
-        """The layer that a rollout wrote: plain data."""
+        """The layer that a rollout wrote, which is plain data."""
         profile = profile_file.load(self.text_of(path), path)
         if not isinstance(profile, dict):
             raise AnsibleLookupError(f"{path} is not a mapping: write keys of a profile, or remove the file")

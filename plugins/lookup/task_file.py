@@ -64,7 +64,7 @@ from jinja2.exceptions import TemplateError
 # Since ansible-core 2.19 a text is a template only where it is marked as one.
 TRUSTED: dict[str, t.Any] = {"trusted_as_template": True} if hasattr(errors, "AnsibleValueOmittedError") else {}
 
-# They end the work on a host, or the play, between its change and its health checks.
+# These end the play, or the work on a host, between its change and its health checks.
 ENDS = ("end_host", "end_batch", "end_play")
 METAS = ("clear_facts", "clear_host_errors", "flush_handlers", "noop", "refresh_inventory", "reset_connection")
 
@@ -83,7 +83,7 @@ class LookupModule(LookupBase):
         return [self.found(os.path.expanduser(str(term)), (variables or {}).get("playbook_dir", "")) for term in terms]
 
     def found(self, name: str, folder: str) -> dict[str, str]:
-        """Where the file is, and what is wrong with it."""
+        """The path of the file, and what is wrong with it."""
         places = (os.path.join(folder, name), os.path.realpath(name))
         for path in places:
             if os.path.isfile(path):
@@ -93,7 +93,7 @@ class LookupModule(LookupBase):
         return {"path": "", "problem": problem}
 
     def problem_of(self, path: str, read: dict[str, list[Task]]) -> str:
-        """What is wrong with a file or with those that it includes; "" if Ansible can read them. Their tasks are added to `read`."""
+        """What is wrong with a file or with the files that it includes; "" if Ansible can read them. Their tasks are added to `read`."""
         path = os.path.normpath(path)
         if path in read:
             return ""
@@ -113,7 +113,7 @@ class LookupModule(LookupBase):
         return ""
 
     def tasks_of_file(self, path: str, tasks: t.Any) -> t.Iterator[Task]:
-        """The tasks, with those that they import. Raises AnsibleError where Ansible would, when it includes the file."""
+        """The tasks of a file, with those that they import. Raises AnsibleError where Ansible would, when it includes the file."""
         if not isinstance(tasks, list):
             raise AnsibleError("a file of tasks is a list of tasks")
         if any(isinstance(one, dict) and "hosts" in one for one in tasks):
@@ -125,25 +125,25 @@ class LookupModule(LookupBase):
         try:
             blocks = load_list_of_blocks(tasks, play, parent_block=include, variable_manager=known, loader=self._loader)
         except AnsibleError:
-            # A misspelt keyword is a second module to it; the task by itself says which keyword is unknown.
-            for one in tasks:
-                if isinstance(one, dict) and not Block.is_block(one):
-                    Task.load(one, loader=self._loader)
+            # Ansible takes a misspelt keyword for a second module; loading the task alone tells which keyword is unknown.
+            for task in tasks:
+                if isinstance(task, dict) and not Block.is_block(task):
+                    Task.load(task, loader=self._loader)
             raise
         return tasks_of(blocks)
 
 
 def tasks_of(parts: list[t.Any]) -> t.Iterator[Task]:
     """The tasks of blocks, in their order."""
-    for one in parts:
-        if isinstance(one, Block):
-            yield from tasks_of([*one.block, *one.rescue, *one.always])
-        elif not one.implicit:  # Ansible's own, as at the end of a role
-            yield one
+    for part in parts:
+        if isinstance(part, Block):
+            yield from tasks_of([*part.block, *part.rescue, *part.always])
+        elif not part.implicit:  # Ansible's own, as at the end of a role
+            yield part
 
 
 def files_of(tasks: list[Task]) -> list[str]:
-    """The files that tasks include by name. Raises AnsibleError for a task that no rollout can run as it is meant."""
+    """The files that tasks include by name. Raises AnsibleError for a task that a rollout cannot run as intended."""
     files = []
     for task in tasks:
         action = str(task.action).rpartition(".")[2]
@@ -163,7 +163,7 @@ def files_of(tasks: list[Task]) -> list[str]:
 
 
 def problem_of_handlers(read: dict[str, list[Task]]) -> str:
-    """Ansible ends the run where a task notifies a handler that is not there. A rollout has none, only a role may bring some."""
+    """The problem of a task that notifies a handler, for which Ansible ends the run. A rollout has no handlers; a role may bring some."""
     tasks = [(path, task) for path, found in read.items() for task in found]
     roles = any(task._role or isinstance(task, IncludeRole) or is_template(task) for dummy, task in tasks)
     if roles or not constants.ERROR_ON_MISSING_HANDLER:
@@ -176,12 +176,12 @@ def problem_of_handlers(read: dict[str, list[Task]]) -> str:
 
 
 def is_template(task: Task) -> bool:
-    """Whether a task includes a file whose name only the run knows."""
+    """Whether a task includes a file whose name is known only during the run."""
     return isinstance(task, TaskInclude) and "{{" in str(task.args["_raw_params"])
 
 
 def folder_of(task: Task) -> str:
-    """The folder of the file in which the task stands: that of the file that was read, and of what it imports."""
+    """The folder of the file that has the task: the file that was read, or a file that it imports."""
     folder, parent = "", task._parent
     while parent is not None:
         if isinstance(parent, TaskInclude):
@@ -191,8 +191,8 @@ def folder_of(task: Task) -> str:
 
 
 def said(error: Exception) -> str:
-    """What Ansible says of a file, with the line where it knows it, in one line."""
-    # ansible-core before 2.19 shows the place below the reason, and before it what another parser thinks.
+    """Ansible's message on a file, with the line where Ansible knows it, in one line."""
+    # ansible-core before 2.19 shows the place below the reason, and above it the message of another parser.
     text = str(getattr(error, "message", error)).partition("\n\nThe error appears")[0]
     if isinstance(error, AnsibleFileNotFound):
         text = text.partition("\n")[2]  # the name

@@ -22,11 +22,11 @@ def run(spec: dict[str, t.Any]) -> None:
 
 
 def confirm_task(module: _module.AnsibleModule, host: Host) -> dict[str, t.Any]:
-    """Keep what is unconfirmed."""
+    """Keep the unconfirmed profile."""
     digits = module.params["hash"]
     if module.check_mode:
         preflight.refuse_node(host)
-        found = confirming.to_confirm(host, digits)
+        pending = confirming.to_confirm(host, digits)
     else:
-        found = _module.locked(module, host, lambda: confirming.keep(host, digits))
-    return {"changed": found is not None, **confirm_command.data(found)}
+        pending = _module.locked(module, host, lambda: confirming.keep(host, digits))
+    return {"changed": pending is not None, **confirm_command.data(pending)}

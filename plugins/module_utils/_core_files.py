@@ -5,10 +5,9 @@
 # This module is private to the collection corral.node.
 """The core's files: in Ansible's payload, and compiled on a node that has the agent.
 
-Python compiles each file of a payload at each run, which takes longer than everything else that a converged run does. This
-module, imported before the core, lets Python take from the node what the agent has compiled of the very same file.
-The payload decides which files there are and what is in them, one file at a time and when it is loaded: what the node
-lacks, has in another release or has damaged comes from the payload.
+Python compiles each file of a payload at each run, which takes longer than all other work of a converged run. This module is imported
+before the core, and lets Python load a file that the agent has compiled on the node, if it is the very same file. That is decided for each
+file when it is loaded: a file that the node lacks, has in another version or has damaged comes from the payload.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ HEADER = struct.Struct("<4sIII")  # of a compiled file: magic number, flags, the
 def program(main: types.ModuleType) -> dict[str, str]:
     """The core this module was shipped with: path below the agent's folder → text.
 
-    Inside Ansible's payload the package is a zip file; what is in it is what is installed on the node: ``main``, which the
-    node's command starts, and all that it imports.
+    Inside Ansible's payload the package is a zip file. Its content is installed on the node: ``main``, which the node's command starts, and
+    all that it imports.
     """
     package = main.__name__.rpartition(".")[0]
-    found: dict[str, str] = {}
+    files: dict[str, str] = {}
     folders = [(resources.files(package), "_core")]
     while folders:
         folder, name = folders.pop()
@@ -47,14 +46,14 @@ def program(main: types.ModuleType) -> dict[str, str]:
             if entry.is_dir() and entry.name != "__pycache__":
                 folders.append((entry, f"{name}/{entry.name}"))
             elif entry.name.endswith(".py") and entry.name != "__init__.py":
-                found[f"{name}/{entry.name}"] = entry.read_text(encoding="utf-8")
-    return found
+                files[f"{name}/{entry.name}"] = entry.read_text(encoding="utf-8")
+    return files
 
 
 def use_installed(launcher: str = LAUNCHER) -> bool:
-    """Let Python load what is compiled of the payload's files in the release that runs; False where this is no payload.
+    """Let Python load the compiled files of the running release in place of the payload's; False where this is no payload.
 
-    All comes from that one release: a run of the agent's module changes which one ``launcher`` is a link to.
+    All come from one release: a run of the agent's module changes the release that ``launcher`` links to.
     """
     archive = getattr(importlib.import_module(CORE).__loader__, "archive", None)
     if archive is None:
@@ -77,7 +76,7 @@ class Installed(InspectLoader):
     def find_spec(
         self, name: str, path: t.Optional[t.Sequence[str]] = None, target: t.Optional[types.ModuleType] = None
     ) -> t.Optional[machinery.ModuleSpec]:
-        """A module's place on the node; None for what comes from the payload: folders, and what is not the same there."""
+        """A module's place on the node; None where it comes from the payload: a folder, or a file that is not the same there."""
         file = name[len(CORE) + 1 :].replace(".", "/") + ".py" if name.startswith(f"{CORE}.") else ""
         wanted = self.payload.get(file)
         code = None if wanted is None else compiled(f"{self.folder}/{file}", wanted)
@@ -87,7 +86,7 @@ class Installed(InspectLoader):
         return importlib.util.spec_from_file_location(name, f"{self.folder}/{file}", loader=self)
 
     def get_code(self, fullname: str) -> t.Optional[types.CodeType]:
-        """What a module that was found runs."""
+        """The code of a module that was found."""
         return self.code.pop(fullname, None)
 
     def get_source(self, fullname: str) -> t.Optional[str]:
@@ -100,7 +99,7 @@ class Installed(InspectLoader):
 
 
 def compiled(path: str, wanted: zipfile.ZipInfo) -> t.Optional[types.CodeType]:
-    """What the node has compiled of a file; None unless that is of this very file and no other user could write it."""
+    """The node's compiled form of a file; None unless it is of this very file and no other user could write it."""
     try:
         source, of_source = read(path)
         data, dummy = read(importlib.util.cache_from_source(path))
@@ -116,12 +115,12 @@ def compiled(path: str, wanted: zipfile.ZipInfo) -> t.Optional[types.CodeType]:
 
 
 def read(path: str) -> tuple[bytes, os.stat_result]:
-    """A file that is root's or this run's own. Raises OSError for another's, or one that others can write to."""
+    """A file of root or of this run's user. Raises OSError for a file of another user, or one that others can write to."""
     with open(path, "rb") as file:
-        found = os.fstat(file.fileno())
-        if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022 or not stat.S_ISREG(found.st_mode):
+        status = os.fstat(file.fileno())
+        if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022 or not stat.S_ISREG(status.st_mode):
             raise PermissionError(path)
-        return file.read(), found
+        return file.read(), status
 
 
 use_installed()

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The module gc: a part like any other and, when asked, a pass at once."""
+"""The module gc: a part like any other and, on request, a pass at once."""
 
 from __future__ import annotations
 
@@ -31,17 +31,15 @@ def run(spec: dict[str, t.Any]) -> None:
 
 
 def gc_task(module: _module.AnsibleModule, host: Host, patch: SectionPatch) -> dict[str, t.Any]:
-    """A part like any other and, when asked, a pass by what is declared then."""
+    """A part like any other and, on request, a pass by the profile that is declared then."""
     if not module.params["collect"]:
         if patch.present and all(value is None for value in patch.options.values()):
-            raise refusal(
-                "declares nothing: write images or containers, or collect: true for a pass by what is declared"
-            )
+            message = "declares nothing: write images or containers, or collect: true for a pass by what is declared"
+            raise refusal(message)
         return _parts.part_task(module, host, patch)
     if not patch.present:
-        raise refusal(
-            "cannot be combined with state: absent, after which nothing is collected", path="collect", value=True
-        )
+        message = "cannot be combined with state: absent, after which nothing is collected"
+        raise refusal(message, path="collect", value=True)
     # Without root, Podman would show that user's own storage.
     preflight.refuse_node(host)
     declared = section_tasks.ask(host, patch).wanted
@@ -68,7 +66,7 @@ def collected(module: _module.AnsibleModule, host: Host, declared: Profile) -> R
 
 
 def with_pass(result: dict[str, t.Any], done: Result) -> dict[str, t.Any]:
-    """A part's result with that of a pass. A storage that could not be read is a failure, because the task requested the pass."""
+    """A part's result with the result of a pass. An unreadable storage is a failure, because the task requested the pass."""
     result["collected"] = gc_outcome.result_data(done)
     result["report"] = [*result["report"], *gc_outcome.lines(done)]
     if done.removed and done.dry in ("", gc_pass.DRY_RUN):

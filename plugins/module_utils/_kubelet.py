@@ -21,10 +21,10 @@ def run() -> None:
 
 
 def kubelet_task(module: _module.AnsibleModule, host: Host) -> dict[str, t.Any]:
-    """What is known of the node's kubelet."""
-    found = _module.replayed(
+    """The facts known of the node's kubelet."""
+    inspection = _module.replayed(
         module, host, lambda machine: kubelet_since.dated(machine, kubelet_inspection.inspect(machine))
     )
-    data = dict(kubelet_report.to_data(found))
+    data = dict(kubelet_report.to_data(inspection))
     del data["mended"]  # A module that reads mends nothing.
-    return {"changed": False, **data, "report": kubelet_report.lines(found)}
+    return {"changed": False, **data, "report": kubelet_report.lines(inspection)}

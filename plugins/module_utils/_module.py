@@ -13,7 +13,7 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from . import _core_files  # before the core: it decides from where the core is imported
+from . import _core_files  # before the core: it decides where the core is imported from
 from ._core import main
 from ._core.constants import SCHEMA
 from ._core.host import pause_file, preflight, recorded_tree, state, trusted_program, unconfirmed_file
@@ -58,7 +58,7 @@ from ._core.reports import (
     status_now,
 )
 
-# After a run: the kernel gave fewer pages, or a process has started meanwhile (cgroup v1). Neither contradicts it.
+# After a run these may differ: the kernel gave fewer pages, or a process has started meanwhile (cgroup v1).
 MAY_DIFFER = ("nr_hugepages", "placement")
 
 if t.TYPE_CHECKING:
@@ -109,14 +109,14 @@ def unless_paused(module: AnsibleModule, host: Host, work: t.Callable[[], Outcom
 
 
 def nothing_to_do(module: AnsibleModule, host: Host, outcome: Outcome) -> Outcome:
-    """The outcome of a run that changes nothing. What an earlier run could not publish is published all the same."""
+    """The outcome of a run that changes nothing. It publishes what an earlier run could not publish."""
     if not module.check_mode and publishes(host):
         locked(module, host, lambda: outcome)
     return outcome
 
 
 def publishes(host: Host) -> bool:
-    """Whether a run that changes nothing takes the lock: on a node that Corral has not changed it takes none, and leaves nothing."""
+    """Whether a run that changes nothing takes the lock. On a node that Corral has not changed it does not, and leaves nothing."""
     return host.exists(state.STATE)
 
 
@@ -129,12 +129,12 @@ def refuse_while_paused(module: AnsibleModule, host: Host) -> None:
 
 
 def would_change(outcome: Outcome) -> tuple[Change, ...]:
-    """What a run would change of a plan: items that Corral cannot correct, or that are unknown, have no steps."""
+    """The changes of a plan that a run would make: items that Corral cannot correct, or that are unknown, have no steps."""
     return tuple(change for change in outcome.plan.changes if change.steps)
 
 
 def is_of_declared(host: Host, outcome: Outcome) -> bool:
-    """Whether an outcome compares the node with the profile that it has declared: what the agent saw is about that one."""
+    """Whether an outcome compares the node with its declared profile, as the agent's reports do."""
     if not outcome.remaining or outcome.plan.context is None:
         return bool(outcome.remaining)
     try:
@@ -146,7 +146,7 @@ def is_of_declared(host: Host, outcome: Outcome) -> bool:
 def result_of(
     module: AnsibleModule, host: Host, outcome: Outcome, looked: t.Optional[change_text.Since] = None
 ) -> dict[str, t.Any]:
-    """What every changing module returns. Check mode foretells what the run would return. ``looked``: since when items are, beside the status."""
+    """The result of each changing module. Check mode returns what the run would return. ``looked``: more moments since when items exist."""
     shown = would_change(outcome) if module.check_mode else outcome.applied
     since = drift_since.known(host, status_file.last_status(host)) if is_of_declared(host, outcome) else {}
     since.update(looked or {})
@@ -169,7 +169,7 @@ def result_of(
         said = "\n".join(change_text.line(change) for change in outcome.plan.changes)
         result.update(failed=True, msg=f"nothing was removed:\n{said}")
     elif outcome.error and module.check_mode:
-        # As a run says it; what differs is reported all the same.
+        # The failure of a run; the drift is reported as well.
         problem = Problem("", None, outcome.error)._asdict()
         result.update(failed=True, changed=False, msg=outcome.error, problems=[problem])
     elif outcome.leftovers and module.check_mode:
@@ -200,7 +200,7 @@ def profile_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
     if layers is None:
         if adopt:
             raise refusal("adopts into a layer: give the profile in layers", path="adopt", value=adopt)
-        if whole is None:  # The profile that the node has declared already: the origins of its keys are kept.
+        if whole is None:  # The declared profile of the node, whose origins are kept.
             return apply_profile(module, host, node_profile(host), {}, terms)
         try:
             declared = profile.parse(whole)
@@ -211,21 +211,21 @@ def profile_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
         except CorralError as error:
             raise all_problems.refusal_of(host, whole, error) from None
     parts = [compose.Layer(layer["origin"], layer["profile"]) for layer in layers]
-    found = adopted_layer(host, parts, adopt) if adopt else None
-    if found is not None:
-        parts = [*(part for part in parts if part.origin != adopt), found]
+    layer = adopted_layer(host, parts, adopt) if adopt else None
+    if layer is not None:
+        parts = [*(part for part in parts if part.origin != adopt), layer]
     composed = compose.compose(parts)
     try:
         declared = profile.parse(composed.data)
         section_tasks.refuse_name(declared)
         result = apply_profile(module, host, declared, composed.origins, terms)
-        return {**result, "adopted": found.data if found else None} if adopt else result
+        return {**result, "adopted": layer.data if layer else None} if adopt else result
     except CorralError as error:
         raise compose.rewrite_paths(all_problems.refusal_of(host, composed.data, error), composed.origins) from None
 
 
 def adopted_layer(host: Host, layers: t.Sequence[compose.Layer], origin: str) -> t.Optional[compose.Layer]:
-    """The layer of this origin with what the node has where it differs; None where nothing can be adopted."""
+    """The layer of this origin, with the node's differences over it; None where nothing can be adopted."""
     new = adopting.adopted(host)
     if not new:
         return None
@@ -273,6 +273,7 @@ def apply_profile(
     waiting = unconfirmed_file.shown(host)
     if waiting is not None:
         said["report"].append(waiting["text"])
+    shown = would_change(outcome) if module.check_mode else outcome.applied
     result = {
         **said,
         "notes": [*outcome.plan.notes, *notes],
@@ -280,15 +281,10 @@ def apply_profile(
         "unconfirmed": waiting,
         "name": declared.name,
         "mode": declared.mode,
-        "by_key": plan_by_key.of_plan(
-            context._replace(origins=known),
-            would_change(outcome) if module.check_mode else outcome.applied,
-            applied,
-            drifted,
-        ),
+        "by_key": plan_by_key.of_plan(context._replace(origins=known), shown, applied, drifted),
         "pools": published_pools.to_dict(context.pools),
         "cpu_map": cpu_map.cpu_map(context.topology, context.pools, context.grants),
-        # On a node that has none of a profile yet, its slices are nobody's pools.
+        # Before the first profile, the slices of a node are no pools.
         "cpu_map_now": observed_assignment.map_in_force(host, context) if state.was_applied(host) else None,
         "numa_nodes": numa_table.rows(context.topology),
         "effective_profile": effective_profile.compile_to_data(context.profile, context.persistent_pools),
@@ -305,7 +301,6 @@ def apply_profile(
             *effective_diff(effective_before, effective_profile.text_of(context.profile, context.persistent_pools)),
         ]
     if module._verbosity >= 2:
-        shown = would_change(outcome) if module.check_mode else outcome.applied
         result["explain"] = explain.lines(context._replace(origins=known), shown)
     return result
 
@@ -357,7 +352,7 @@ def agent_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
 
 
 def agent_options(module: AnsibleModule, host: Host) -> AgentOptions:
-    """The options of the agent: as given, else as it is installed, else the defaults."""
+    """The options of the agent: as given, else as installed, else the defaults."""
     now = agent_install.installed_or_usual(host, sys.executable)
     interval, python, folder = (module.params[name] for name in ("interval", "python", "metrics_dir"))
     options = AgentOptions(
@@ -414,8 +409,8 @@ def pause_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
 
 def topology_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
     """The module topology_info."""
-    found = replayed(module, host, sysfs.discover)
-    return {"changed": False, "topology": topology.to_dict(found), "report": cpu_map.topology_lines(found)}
+    machine = replayed(module, host, sysfs.discover)
+    return {"changed": False, "topology": topology.to_dict(machine), "report": cpu_map.topology_lines(machine)}
 
 
 def pools_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
@@ -442,8 +437,8 @@ def pools_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
 
 def describe_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
     """The module profile_info."""
-    found = replayed(module, host, lambda machine: describing.describe(machine, module.params["name"]))
-    return {"changed": False, "profile": found.data, "content": found.text, "notes": list(found.notes)}
+    described = replayed(module, host, lambda machine: describing.describe(machine, module.params["name"]))
+    return {"changed": False, "profile": described.data, "content": described.text, "notes": list(described.notes)}
 
 
 def replayed(module: AnsibleModule, host: Host, ask: t.Callable[[Host], Answer]) -> Answer:

@@ -46,7 +46,7 @@ def part_task(module: _module.AnsibleModule, host: Host, patch: SectionPatch) ->
 
 
 def part_outcome(module: _module.AnsibleModule, host: Host, patch: SectionPatch) -> Outcome:
-    """Plan a patch; unless in check mode or where nothing is to do, apply it."""
+    """Plan a patch, and apply it unless in check mode or where nothing is to do."""
     request = section_tasks.ask(host, patch)
     plan = section_tasks.plan(host, request)
     idle = section_tasks.has_nothing_to_do(host, request, plan)

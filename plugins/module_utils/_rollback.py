@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The module rollback: a profile that was applied before, applied as the module profile does."""
+"""The module rollback: it applies a profile that was applied before, as the module profile does."""
 
 from __future__ import annotations
 

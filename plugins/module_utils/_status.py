@@ -25,12 +25,12 @@ def run() -> None:
 
 
 def unseen(host: Host) -> str:
-    """What is said of a node without a status."""
+    """The report line of a node without a status."""
     return f"{state.STATUS}: {status_command.why_no_status(host)}"
 
 
 def status_task(module: _module.AnsibleModule, host: Host) -> dict[str, t.Any]:
-    """What the agent saw last, and what the node has declared; a node without either is described as well."""
+    """The agent's last status, and the declared profile; a node without either is described as well."""
     del module  # it has no options
     status = status_command.published_now(host)
     lines = status_text.status_lines(host, status) if status else [unseen(host)]

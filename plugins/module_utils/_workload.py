@@ -43,7 +43,7 @@ def workload_task(module: _module.AnsibleModule, host: Host) -> dict[str, t.Any]
 
 
 def without_others_notes(plan: Plan, name: str) -> Plan:
-    """The plan without notes on other workloads: its notes become warnings of this task."""
+    """The plan without notes on other workloads, since its notes become warnings of this task."""
     notes = (note for note in plan.notes if not note.startswith("workload ") or note.startswith(f"workload {name}: "))
     return plan._replace(notes=tuple(notes))
 
@@ -60,7 +60,7 @@ def admitted(module: _module.AnsibleModule, host: Host) -> Outcome:
 
 
 def withdrawn(module: _module.AnsibleModule, host: Host, name: str) -> Outcome:
-    """The result of releasing it. A workload that the profile declares is not released by this module."""
+    """The result of releasing the workload. A workload that the profile declares is refused."""
     if name not in {one.name for one in workload_files.admitted(host)}:
         declared = declared_profile.in_force(host)
         if declared is not None and name in {one.name for one in declared.workloads}:
@@ -73,9 +73,9 @@ def withdrawn(module: _module.AnsibleModule, host: Host, name: str) -> Outcome:
 def carried_out(
     module: _module.AnsibleModule, host: Host, plan: Plan, work: t.Callable[[], admit_workload.Admission]
 ) -> Outcome:
-    """Do the work as the only writer; nothing in check mode, and where there is nothing to do.
+    """Do the work as the only writer; do nothing in check mode, and where nothing is to do.
 
-    A pause of the node does not prevent it: it starts a workload and does not correct drift.
+    A pause of the node does not prevent it: the task starts a workload and does not correct drift.
     """
     if module.check_mode or not (plan.obsolete or any(change.steps for change in plan.changes)):
         return _module.nothing_to_do(module, host, planned(host, plan))
@@ -83,12 +83,12 @@ def carried_out(
 
 
 def planned(host: Host, plan: Plan) -> Outcome:
-    """The outcome in check mode, and of a run that has nothing to do."""
+    """The outcome of check mode, and of a run that has nothing to do."""
     return applying.planned(host, plan, locks=_module.publishes(host))
 
 
 def asked_for(module: _module.AnsibleModule) -> Workload:
-    """The workload that the options declare, read as a profile's are. Raises CorralError."""
+    """The workload of the options, read like a workload of a profile. Raises CorralError."""
     row = {name: module.params[name] for name in OPTIONS if module.params[name] is not None}
     try:
         return profile.parse_workloads([row])[0]
@@ -97,7 +97,7 @@ def asked_for(module: _module.AnsibleModule) -> Workload:
 
 
 def by_options(error: CorralError, place: str) -> CorralError:
-    """A refusal by the module's options: ``place`` is where the core has them."""
+    """A refusal by the module's options: ``place`` is their path in the core."""
     return CorralError(*(by_option(problem, place) for problem in error.problems))
 
 

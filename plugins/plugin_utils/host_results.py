@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What hosts returned, read on the controller: a node can be broken, or return anything."""
+"""The results of hosts, read on the controller: a node can be broken, or return anything."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ MAX_ROWS = 10_000  # elements of one list or mapping
 MAX_DEPTH = 32  # lists and mappings around a value
 MAX_NUMBER = 1 << 64
 YEAR_10000 = 253402300800  # time.gmtime and strftime need four digits
-# So ansible-core 2.19 begins its messages, of the profile's layers with each step that led to them.
+# The beginning of a message of ansible-core 2.19; for the profile's layers it names each step that led there.
 AROUND = re.compile(r"\A(Task failed: )?(.*The lookup plugin 'corral\.node\.profile_layers' failed: )?")
-# Where ssh's messages name a host: hosts that only differ in it have the same problem.
+# The places of a host's name in messages of ssh: hosts whose messages only differ there have the same problem.
 ADDRESS = re.compile(r"(\bto host |\bhostname |\bclosed by |\breset by |\bConnection to |@)(\S+?)(?=:?(?:\s|$))")
-NAMED = 12  # so many hosts of a group are named
-NOTED = 20  # so many different notes of a group are shown
+NAMED = 12  # hosts of a group that are named
+NOTED = 20  # different notes of a group that are shown
 NUMBER = re.compile(r"([0-9]{1,18})")
 NONCHARACTERS = "\ufffe\uffff"  # no XML can have them
 UNPRINTABLE = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, directions of text, half characters, line separators
 ITEM_VERDICTS = ("drift", "unchangeable", "unknown")
 NOTHING = type(None)
-# Facts of no node (roles/corral/tasks/facts.yml): variables of Corral's and of the inventory's, and what templates have of their own.
+# Names that no fact may have (roles/corral/tasks/facts.yml): variables of Corral and of the inventory, and names of templates.
 RESERVED = re.compile(
     "_*corral_|inventory_|(group_names|lookup|omit|q|query|now|undef|dict|range|namespace|cycler|joiner|lipsum)$"
 )
@@ -34,14 +34,8 @@ TEXTS = ("name", "mode")
 MAPPINGS = ("pools", "effective_profile", "paused", "unconfirmed", "adopted")
 LINES = ("cpu_map", "cpu_map_now", "gc_report", "notes")
 ROWS = ("drift", "changes", "by_key", "problems", "numa_nodes", "workloads", "tenants")
-CELLS: dict[str, dict[str, tuple[type, ...]]] = {  # what the plan and the page have of each row
-    "by_key": {
-        "kind": (str,),
-        "key": (str,),
-        "origin": (str, NOTHING),
-        "disruption": (str,),
-        "changes": (list,),
-    },
+CELLS: dict[str, dict[str, tuple[type, ...]]] = {  # the cells of each row, for the plan and the page
+    "by_key": {"kind": (str,), "key": (str,), "origin": (str, NOTHING), "disruption": (str,), "changes": (list,)},
     "numa_nodes": {"node": (int,), "cpus": (str,), "memory_mib": (int, NOTHING), "hugepages": (dict,)},
     "workloads": {
         "name": (str,),
@@ -60,13 +54,13 @@ FIELDS = (*ROWS, *LINES, *TEXTS, *MAPPINGS, *MESSAGES)
 
 
 def by_name(host: str) -> tuple[t.Any, ...]:
-    """What hosts are sorted by: their names, with the numbers in them as numbers (n2 comes before n10)."""
+    """The key by which hosts are sorted: their names, with numbers in them as numbers (n2 comes before n10)."""
     parts = NUMBER.split(host)
     return tuple(int(part) if place % 2 else part for place, part in enumerate(parts)), host
 
 
 def message(result: t.Mapping[str, t.Any]) -> str:
-    """What a failed task said (see printable_result); of a module that could not even begin, what the node said."""
+    """The message of a failed task (see printable_result), with the node's error output where the module did not even begin."""
     silent = "the task was skipped" if result.get("skipped") else "the task failed without a message"
     lines = [AROUND.sub("", str(result.get("msg") or silent))]
     heard = str(result.get("module_stderr") or "").strip().splitlines()
@@ -76,7 +70,7 @@ def message(result: t.Mapping[str, t.Any]) -> str:
 
 
 def refuse_facts(variables: t.Mapping[str, t.Any]) -> None:
-    """Raise ValueError where a fact of a host is named as a variable of the collection or the inventory, which say what is done here."""
+    """Raise ValueError where a host returned a fact with the name of a variable of the collection or of the inventory."""
     names = [str(name) for name in variables.get("ansible_facts") or () if RESERVED.match(str(name))]
     if names:
         raise ValueError(
@@ -92,7 +86,7 @@ def named(hosts: t.Sequence[str]) -> str:
 
 
 def note_lines(notes: t.Mapping[str, t.Sequence[str] | None]) -> list[str]:
-    """The notes on a group of hosts, those of most hosts first; one that not all of them have with its hosts."""
+    """The notes on a group of hosts, the most frequent first; a note that not all of them have names its hosts."""
     having: dict[str, list[str]] = {}
     for host, own in notes.items():
         for note in dict.fromkeys(own or ()):
@@ -103,7 +97,7 @@ def note_lines(notes: t.Mapping[str, t.Sequence[str] | None]) -> list[str]:
 
 
 def without_address(text: str) -> str:
-    """What ssh says, with … in the place of a host's name or address."""
+    """The text of ssh with … in the place of a host's name or address."""
     return ADDRESS.sub(r"\1…", text)
 
 
@@ -120,13 +114,13 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def received(module: str, result: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """A module's result, printable; one that no module returns is the failure that says so."""
+    """A module's result, printable; for impossible data a failure that says so."""
     why = impossible_data(module, result)
     return {"msg": why} if why else printable_result(result)
 
 
 def printable_result(result: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """A possible result, with each control character in it escaped. A message keeps its line feeds: it has a problem on each line."""
+    """A possible result, with each control character escaped. A message keeps its line feeds: it has a problem on each line."""
     return {
         key: printable(str(value), keep="\n") if key in MESSAGES and value else clean(value) if key in FIELDS else value
         for key, value in {
@@ -137,7 +131,7 @@ def printable_result(result: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 def whole(rows: t.Sequence[dict[str, t.Any]], field: str) -> list[dict[str, t.Any]]:
-    """The rows of a table with all of its cells: what may be null may be missing, so of an older Corral."""
+    """The rows of a table with all of its cells. An older Corral may leave out cells that may be null."""
     return [{**dict.fromkeys(CELLS[field]), **row} for row in rows]
 
 
@@ -151,29 +145,22 @@ def clean(value: t.Any) -> t.Any:
 
 
 def impossible_data(module: str, result: t.Mapping[str, t.Any]) -> str | None:
-    """What a person reads of a module's result that none returns; None when it is possible."""
+    """The message on a result that the module cannot have returned; None where it is possible."""
     why = impossible(result)
-    return (
-        why and f"the module {module} returned impossible data: {why}; look at the node, and at its version of Corral"
-    )
+    said = f"the module {module} returned impossible data: {why}"
+    return why and f"{said}; look at the node, and at its version of Corral"
 
 
 def impossible(result: t.Mapping[str, t.Any]) -> str | None:
-    """The first field of a result that no module of the collection returns like this, and why; None: all are possible."""
+    """The first field of a result that no module of the collection returns like this, and why; None where there is none."""
     for field in FIELDS:
         why = immense(result.get(field))
         if why:
             return f"{field} has {why}"
     for field in (*ROWS, *LINES):
-        rows = result.get(field)
-        if rows is None:
-            continue
-        if not isinstance(rows, list):
-            return f"{field} is {kind(rows)}, expected a list"
-        element = str if field in LINES else dict
-        for number, row in enumerate(rows):
-            if not isinstance(row, element):
-                return f"{field}[{number}] is {kind(row)}, expected {'text' if element is str else 'a mapping'}"
+        why = impossible_list(field, result.get(field))
+        if why:
+            return why
     for number, item in enumerate(result.get("drift") or ()):
         why = impossible_item(item)
         if why:
@@ -199,8 +186,21 @@ def impossible(result: t.Mapping[str, t.Any]) -> str | None:
     return None
 
 
+def impossible_list(field: str, rows: t.Any) -> str | None:
+    """Why no module returns this as the rows or lines of a field."""
+    if rows is None:
+        return None
+    if not isinstance(rows, list):
+        return f"{field} is {kind(rows)}, expected a list"
+    element = str if field in LINES else dict
+    for number, row in enumerate(rows):
+        if not isinstance(row, element):
+            return f"{field}[{number}] is {kind(row)}, expected {'text' if element is str else 'a mapping'}"
+    return None
+
+
 def impossible_item(item: t.Mapping[str, t.Any]) -> str | None:
-    """The same for an item of drift. A node with an older Corral does not return ``since``."""
+    """Why no module returns this item of drift. A node with an older Corral does not return ``since``."""
     if not isinstance(item.get("text"), str):
         return f"text is {kind(item.get('text'))}, expected text"
     if item.get("verdict") not in ITEM_VERDICTS:
@@ -209,7 +209,7 @@ def impossible_item(item: t.Mapping[str, t.Any]) -> str | None:
 
 
 def impossible_row(row: t.Mapping[str, t.Any], cells: t.Mapping[str, tuple[type, ...]]) -> str | None:
-    """The same for a row of a table."""
+    """Why no module returns this row of a table."""
     for key, types in cells.items():
         if not isinstance(row.get(key), types) or isinstance(row.get(key), bool):
             return f"{key} is {kind(row.get(key))}, expected {kind(types[0]())}"
@@ -223,32 +223,32 @@ def impossible_row(row: t.Mapping[str, t.Any], cells: t.Mapping[str, tuple[type,
 
 
 def immense(value: t.Any) -> str | None:
-    """What in some data is larger than it can be: more elements, deeper, or a number that not every reader of JSON takes."""
+    """Why data is larger than possible: too many elements, too deep, or a number that not every reader of JSON takes."""
     inner = [value]
     for dummy in range(MAX_DEPTH):
-        found: list[t.Any] = []
-        for one in inner:
-            if isinstance(one, (dict, list)):
-                if len(one) > MAX_ROWS:
-                    return f"{len(one)} elements, at most {MAX_ROWS} are possible"
-                found += one.values() if isinstance(one, dict) else one
-            elif isinstance(one, (int, float)) and not -MAX_NUMBER < one < MAX_NUMBER:
+        below: list[t.Any] = []
+        for part in inner:
+            if isinstance(part, (dict, list)):
+                if len(part) > MAX_ROWS:
+                    return f"{len(part)} elements, at most {MAX_ROWS} are possible"
+                below += part.values() if isinstance(part, dict) else part
+            elif isinstance(part, (int, float)) and not -MAX_NUMBER < part < MAX_NUMBER:
                 return "a number that is no 64 bits"
-        if not found:
+        if not below:
             return None
-        inner = found
+        inner = below
     return f"more than {MAX_DEPTH} lists and mappings in each other"
 
 
 def impossible_since(since: t.Any) -> str | None:
-    """The same for a moment."""
+    """Why no module returns this moment."""
     if since is None or (isinstance(since, int) and not isinstance(since, bool) and 0 <= since < YEAR_10000):
         return None
     return f"since is {printable(repr(since)[:80])}, expected seconds since 1970"
 
 
 def kind(value: t.Any) -> str:
-    """What a value is, in the words of JSON."""
+    """The type of a value, in the words of JSON."""
     if value is None:
         return "missing"
     if isinstance(value, bool):

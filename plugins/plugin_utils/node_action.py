@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How a module of the collection runs on a node: as any other, and what it returns is that node's alone.
+"""How a module of the collection runs on a node: like any other, but its result concerns that node alone.
 
-Ansible takes statistics of the whole run (ansible_stats, see set_stats) from whatever a module returns, hands them on to the next job, and
-ends the run of all hosts where they are none. No module of the collection returns any.
+Ansible takes statistics of the whole run (ansible_stats, see set_stats) from the result of any module, hands them on to the next job, and
+ends the run of all hosts where they are invalid. No module of the collection returns any.
 """
 
 from __future__ import annotations

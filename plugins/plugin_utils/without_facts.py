@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Variables as the inventory, the plays and -e have them: what a node returned, now or in an earlier run, is an error in them.
+"""Variables as the inventory, the plays and -e have them: a value from a node, of this run or an earlier one, is an error in them.
 
-Ansible makes each fact a variable, stronger than the inventory's, so a node could say what a variable is made of that has another name.
+Ansible makes each fact a variable, stronger than the inventory's. So a node could also change a variable that is made of another one.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ import typing as t
 from ansible import constants, errors, template
 from ansible.errors import AnsibleLookupError
 
-# ansible-core before 2.19 has no error for an omitted value, but a text that stands for it: the variable omit.
+# ansible-core before 2.19 has no error for an omitted value, but a text in its place: the variable omit.
 OMITTED = getattr(errors, "AnsibleValueOmittedError", ())
 FACT = "a fact of a node"
-# default() and the test defined take an undefined variable, but no error. The lookup fails with FACT where it is given no name.
+# default() and the test defined accept an undefined variable, but no error. The lookup fails with FACT where it gets no name.
 IN_PLACE_OF_A_FACT = getattr(template, "trust_as_template", str)("{{ lookup('corral.node.inventory_values') }}")
-WITH_FACTS = ("ansible_",)  # how the names of facts begin that a layer may be made of: they are no variables of a user
+WITH_FACTS = ("ansible_",)  # prefixes of the facts that a layer may be made of: no variable of a user begins so
 
 
 LOOKUPS = ("lookup", "query", "q")
 
 
 class Facts:
-    """What Ansible remembers of nodes, in part: of one host the facts whose names begin with one of `kept`."""
+    """A part of Ansible's cache of facts: of one host, the facts whose names begin with one of `kept`."""
 
     def __init__(self, cache: t.Any, host: str, kept: tuple[str, ...]) -> None:
         self.cache, self.host, self.kept = cache, host, kept
@@ -45,9 +45,9 @@ class Facts:
 def resolved(
     loader: t.Any, variables: t.Mapping[str, t.Any], value: t.Any, name: str, kept: tuple[str, ...] = ()
 ) -> t.Any:
-    """A value without templates. An error names the variable or the file, which Ansible's own leaves out.
+    """A value without templates. An error names the variable or the file, which Ansible's own error leaves out.
 
-    What is made of a fact that is ``kept`` is made of no lookup: by it the node would say what the controller reads or runs.
+    A value that is made of a ``kept`` fact may use no lookup: the node would decide by it what the controller reads or runs.
     """
     try:
         return without(loader, variables, value, name, ())
@@ -57,9 +57,9 @@ def resolved(
     if not isinstance(value, (dict, list)):
         return without(loader, variables, value, name, kept)
     parts = {}
-    for place, one in value.items() if isinstance(value, dict) else enumerate(value):
+    for place, part in value.items() if isinstance(value, dict) else enumerate(value):
         try:
-            parts[place] = resolved(loader, variables, one, name, kept)
+            parts[place] = resolved(loader, variables, part, name, kept)
         except OMITTED:
             pass
     return parts if isinstance(value, dict) else list(parts.values())
@@ -70,10 +70,10 @@ class FactFound(AnsibleLookupError):
 
 
 def without(loader: t.Any, variables: t.Mapping[str, t.Any], value: t.Any, name: str, kept: tuple[str, ...]) -> t.Any:
-    """A value with those facts of its own host alone that are ``kept``; with any of them without lookups. Raises FactFound for others."""
+    """A value made of the ``kept`` facts of its own host alone; where it uses any, without lookups. Raises FactFound for other facts."""
     if "hostvars" not in variables:
         raise AnsibleLookupError(f"{name}: ask for it in a task of the host itself, not by the variables of another")
-    # Ansible's own: ansible_facts has the names without ansible_, so ansible_domain and a fact domain are one there.
+    # Ansible's manager: ansible_facts has names without ansible_, so that ansible_domain and a fact domain are the same there.
     manager = variables["hostvars"]._variable_manager
     facts = Facts(manager._fact_cache, variables["inventory_hostname"], kept)
     injected = facts.all(facts.host) if constants.INJECT_FACTS_AS_VARS else ()
@@ -103,7 +103,7 @@ def without(loader: t.Any, variables: t.Mapping[str, t.Any], value: t.Any, name:
 def value(loader: t.Any, variables: t.Mapping[str, t.Any], name: str, kept: tuple[str, ...] = ()) -> t.Any:
     """A variable's value; None when it is not there, empty, or omitted on purpose."""
     try:
-        found = resolved(loader, variables, variables.get(name), name, kept)
+        plain = resolved(loader, variables, variables.get(name), name, kept)
     except OMITTED:
         return None
-    return None if found == variables.get("omit", OMITTED) else found
+    return None if plain == variables.get("omit", OMITTED) else plain
