@@ -1,13 +1,13 @@
 # Copyright (c) 2026 Corral contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a random walk (walk.py) looks at: each change of a control group, and a node at rest.
+"""The checks of a random walk (walk.py): of each change of a control group, and of a node at rest.
 
-After each single change of a control group the guard (guard.py) tells whether an exclusive slice shares a CPU. What shares
-CPUs with no fault of Corral's is left out: what a hand does in that moment, a process of a control group that itself asks
-for the CPUs, an invalid partition as long as such a control group keeps it from being one, what runs on after a removal,
-and unmanaged control groups where the profile has partitions off (see Judge.excused). An administrator who gives a slice
-CPUs of a workload makes that overlap: it is left out until a tick looks at it, which has to mend it or to name the slice.
+After each single change of a control group the guard (guard.py) tells whether an exclusive slice shares a CPU. Sharing that is no fault of
+Corral's is excused (see Judge.excused): by a hand in that moment, by a process of a control group that itself requests the CPUs, by an
+invalid partition as long as such a control group keeps it invalid, by processes that run on after a removal, and by unmanaged control
+groups where the profile has partitions off. An administrator who gives a slice CPUs of a workload makes such an overlap: it is excused
+until a tick, which must end it or name the slice.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ Data = dict[str, t.Any]
 Cpus = frozenset[int]
 
 CHECKPOINT, PROFILE = "/var/lib/corral/checkpoint.json", "/etc/corral/profile.json"
-START_SECONDS = 120  # what is admitted by hand has so long to start
+START_SECONDS = 120  # for the start of a workload that was admitted by hand
 UNMANAGED = ("rogue.service", "mine.slice/x.service", "lxc", "lxc/web.example", "corral_rogue.slice/x.service")
 GREEDY = ("greedy.slice", "hungry")
 
 
 class Judge:
-    """Looks at a node. ``wrong`` is what must be empty; ``rolled_out`` is the profile of the node."""
+    """Watches a node. ``wrong`` must stay empty; ``rolled_out`` is the profile of the node."""
 
     def __init__(self, fake: Node) -> None:
         self.fake = fake
@@ -51,7 +51,7 @@ class Judge:
         self.partitions: frozenset[str] = frozenset()  # the control groups that were partitions before this step
         self.requested: dict[str, Cpus] = {}  # what control groups at the top requested before this step
         self.shared: frozenset[Row] = frozenset()  # who had CPUs of a slice that shared them, before this step
-        # Those of them who lost such CPUs in this step and got them again, and those who got CPUs back of a grant that began in this
+        # The rows that lost such CPUs in this step and got them again, and those that got CPUs back of a grant that began in this
         # step.
         self.given_back: set[Row] = set()
         self.granted: frozenset[str] = frozenset()  # the slices of the grants before this step
@@ -63,7 +63,7 @@ class Judge:
         fake.systemd.watch = self.watch
 
     def watch(self) -> None:
-        """After each change of a control group."""
+        """Look at the node after each change of a control group."""
         self.counts["looks"] += 1
         systemd = self.fake.systemd
         if not self.fake.has(CHECKPOINT):
@@ -87,31 +87,31 @@ class Judge:
             self.fallen[path] = self.fallen.get(path, Cpus()) | effective[path]
 
     def excused(self, row: Row, asking: t.Sequence[str]) -> bool:
-        """Whether who shares a CPU does so by what a person asked for, or by what no kernel prevents."""
+        """Whether a control group shares a CPU because a person requested it, or because no kernel prevents it."""
         path, place, cpu = row
         if any(cpu in self.let_in.get(one, ()) for one in (path.partition("/")[0], place)):
             return True  # Until the next tick: see after_tick.
         if cpu in self.fallen.get(place, ()):
-            # It ran there with the others since its own CPUs went offline; in this step the CPU is to be its own, or was.
+            # The slice ran there with the others since its own CPUs went offline; in this step the CPU becomes its own, or was.
             return True
         if place in self.fallen and self.has_fallen(path):
-            return True  # Neither had a CPU online: whichever is given one first, the other runs there until it is its turn.
+            return True  # Neither had a CPU online: when one of them gets a CPU first, the other runs there until its own turn.
         if place not in self.partitions and self.has_fallen(path):
-            return True  # Without partitions the kernel keeps nobody off whose own CPUs are offline.
+            return True  # Without partitions the kernel excludes no control group whose own CPUs are offline.
         if place in self.spoilt or place == "corral_rogue.slice" or any(within(path, one) for one in asking):
             return True
         if place in self.given_up and place not in {slice_of(name) for name in self.held()}:
             return True
         is_member = self.fake.systemd.cgroups[place].partition == MEMBER
         if is_member and not self.fake.has(CHECKPOINT):
-            return True  # It went with the last grant, and whatever still runs there shares.
+            return True  # The slice went with the last grant, and its processes share CPUs.
         # Without partitions nothing keeps out what is not managed.
         if is_member and not self.has_partitions() and self.is_unmanaged(path):
             return True
         before = self.requested.get(path.partition("/")[0], Cpus())
         if is_member and self.has_none() and cpu in before & self.requested.get(place, Cpus()):
             return True  # Both requested it before this step, and one of them is the first to give it up.
-        # A grant of a run that was killed: its slice begins beside who has requested its CPUs since.
+        # The grant of a killed run: its slice begins beside a control group that has requested its CPUs since.
         begins = cpu in before and place not in self.requested and self.is_unmanaged(path)
         if is_member and (row in self.shared or place not in self.granted or begins):
             self.given_back.add(row)  # By an undo: see after_step.
@@ -135,7 +135,7 @@ class Judge:
         return t.cast("bool", self.rolled_out.get("cpu", {}).get("partitions") == "off")
 
     def asked_for(self) -> set[str]:
-        """The slices of Corral's of which a control group at the top requests CPUs by its own choice."""
+        """The slices of Corral's whose CPUs a control group at the top requests by its own choice."""
         groups = self.fake.systemd.cgroups
         asking = (group for path, group in groups.items() if self.is_asking(path.partition("/")[0]))
         asked = Cpus().union(*(group.requested or () for group in asking))
@@ -146,7 +146,7 @@ class Judge:
         }
 
     def note_sharing(self) -> None:
-        """The checkpoint went with the last grant: slices that request CPUs as siblings do share them, also once they are granted."""
+        """The checkpoint went with the last grant: slices that request CPUs as siblings share them, also once they are granted."""
         tops = {path: one for path, one in self.fake.systemd.cgroups.items() if path and "/" not in path}
         for path, group in tops.items():
             if path.startswith("corral_") and group.partition == MEMBER and group.requested:
@@ -162,7 +162,7 @@ class Judge:
         return not self.fake.systemd.kernel.effective()[top] & (group.requested or Cpus())
 
     def before_step(self) -> None:
-        """Record which control groups are partitions, which share their CPUs with which, and the profile of the node."""
+        """Record the partitions, the slices that share their CPUs, and the profile of the node."""
         groups = self.fake.systemd.cgroups
         effective = self.fake.systemd.kernel.effective()
         sharing = [place for place, group in groups.items() if group.shares]
@@ -177,9 +177,10 @@ class Judge:
         self.rolled_out = json.loads(self.fake.get(PROFILE)) if self.fake.has(PROFILE) else {}
 
     def after_step(self, undone: bool) -> None:
-        """Only an undo gives back what was shared, before the slice was a partition; then the slice shares as it did.
+        """Only an undo restores the sharing from before a slice was a partition; then the slice shares as it did.
 
-        An unmanaged control group may request the CPUs of a grant that begins (kernel 7.0 and later) until the slice is a partition, or is gone.
+        An unmanaged control group may request the CPUs of a grant that begins (kernel 7.0 and later) until the slice is a partition, or is
+        gone.
         """
         groups = self.fake.systemd.cgroups
         settled = {place for dummy, place, dummy_cpu in self.given_back if place not in groups or groups[place].valid}
@@ -192,7 +193,7 @@ class Judge:
         self.standing -= self.given_back
 
     def shown(self) -> str:
-        """The control groups at the top now, for a person: what they have, what they asked for, what they are."""
+        """The control groups at the top, for a person: their CPUs, their requests, their partitions."""
         kernel = self.fake.systemd.kernel
         effective = kernel.effective()
         return "at that moment " + "; ".join(
@@ -203,7 +204,7 @@ class Judge:
         )
 
     def give_up(self) -> None:
-        """What runs on CPUs of its own is to lose them."""
+        """The processes on CPUs of their own are to lose them."""
         self.given_up = {path for path in self.fake.systemd.cgroups if path.startswith("corral_") and "/" not in path}
         self.deprived = set()
 
@@ -231,29 +232,29 @@ class Judge:
 
         What runs in the isolated pool's slice when the profile no longer has that pool shares CPUs.
         """
-        found = {slice_of(name): cpus for name, cpus in self.held().items()}
+        owned = {slice_of(name): cpus for name, cpus in self.held().items()}
         isolated = ISOLATED if (self.rolled_out.get("cpu") or {}).get("isolated") else ""
         for path, group in self.fake.systemd.cgroups.items():
             if path.startswith("corral_") and "/" not in path and (group.partition != MEMBER or path == isolated):
-                found[path] = found.get(path, Cpus()) | (group.requested or Cpus())
-        return found
+                owned[path] = owned.get(path, Cpus()) | (group.requested or Cpus())
+        return owned
 
     def let(self, unit: str, cpus: Cpus | None) -> None:
-        """An administrator gave a unit these CPUs, or (None) took away what kept it off others'."""
+        """An administrator gave a unit these CPUs, or (None) removed the setting that kept it off others' CPUs."""
         owned = self.owned()
         others = Cpus().union(*(own for path, own in owned.items() if path != unit))
         if unit.startswith("corral_") and cpus is not None:
-            others |= cpus - owned.get(unit, Cpus())  # It claims them from whatever has them.
+            others |= cpus - owned.get(unit, Cpus())  # The unit claims them from any holder.
         self.set_tops.add(unit)
         self.let_in[unit] = self.let_in.get(unit, Cpus()) | (others if cpus is None else others & cpus)
 
     def after_tick(self, named: str) -> None:
-        """A whole tick went over the node: no slice has CPUs of others' that an administrator gave it, or its status names the slice.
+        """After a whole tick no slice has others' CPUs by an administrator's hand, or the status names the slice.
 
-        ``named`` is what the status says of drift.
+        ``named`` has the slices that the status names in its drift.
         """
         owned, groups = self.owned(), self.fake.systemd.cgroups
-        if self.fake.systemd.kernel.release >= FORKY:  # There a partition keeps its CPUs, whatever others request.
+        if self.fake.systemd.kernel.release >= FORKY:  # There a partition keeps its CPUs against all requests.
             owned = {path: own for path, own in owned.items() if path not in groups or not groups[path].valid}
         rows = self.fake.systemd.overlaps()
         for unit, cpus in list(self.let_in.items()):
@@ -265,7 +266,7 @@ class Judge:
                 self.wrong.append(f"after a tick: {unit} has {sorted(self.let_in[unit])}, and no item names it")
 
     def at_rest(self) -> None:
-        """After a tick that finds nothing to do."""
+        """Check a node after a tick that finds nothing to do."""
         self.counts["in sync"] += 1
         self.spoilt &= self.asked_for()
         cpu = self.rolled_out.get("cpu")
@@ -305,7 +306,7 @@ class Judge:
                 self.wrong.append(f"at rest: {row['workload']} still holds {row['cpus'] or 'memory'}")
 
     def earlier(self, name: str, unit: str, place: str, held: dict[str, Cpus]) -> bool:
-        """Whether a unit still runs under another name that it had, with CPUs of that name."""
+        """Whether a unit still runs under a former name, with the CPUs of that name."""
         others = (other for other in held if other != name and unit_of(other) == unit)
         return any(within(place, slice_of(other)) for other in others)
 
@@ -326,7 +327,7 @@ class Judge:
                 )
 
     def check_dropins(self) -> None:
-        """Note each drop-in of Corral's by which a unit would have others' CPUs after a boot, or an exclusive slice other ones."""
+        """Note each drop-in of Corral's that would give a unit others' CPUs after a boot, or an exclusive slice wrong ones."""
         own = {
             slice_of(row["workload"]): Cpus(cpuset.parse(row["cpus"]))
             for row in self.rows()
@@ -351,7 +352,7 @@ class Judge:
         return any(self.is_asking(path.partition("/")[0]) for path in self.fake.systemd.cgroups)
 
     def is_asking(self, top: str) -> bool:
-        """Whether a control group at the top has CPUs that somebody chose for it, and no profile says otherwise."""
+        """Whether a control group at the top has CPUs that a person chose for it, and that no profile declares."""
         return top in GREEDY or (top in self.set_tops and self.is_unmanaged(top))
 
 
@@ -361,6 +362,6 @@ def slice_of(workload: str) -> str:
 
 
 def unit_of(workload: str) -> str:
-    """The unit that a workload of the walk is."""
+    """The unit of a workload of the walk."""
     name, dummy, instance = workload.partition(":")
     return f"{instance or name.removesuffix('-here').removesuffix(NEW)}.service"
