@@ -1,10 +1,9 @@
 # Copyright (c) 2026 Corral contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""PID 1 on a socket of its own, or behind a message broker: what it is called with, and answers that a test gives it.
+"""PID 1 on a socket of its own, or behind a message broker: the calls that it got, and the answers of a test.
 
-It speaks the D-Bus protocol by itself (D-Bus Specification, "Message Protocol"), so what libsystemd was made to send is
-read from the wire.
+It speaks the D-Bus protocol by itself (D-Bus Specification, "Message Protocol"), so the messages of libsystemd are read from the wire.
 """
 
 from __future__ import annotations
@@ -43,9 +42,8 @@ class Call(t.NamedTuple):
 
 
 class Answer(t.NamedTuple):
-    """What a call is answered: a value and its type, or an error's name and message; jobs that end ``before`` the answer
-    or ``after`` it, as (path, result). Neither ``value`` nor ``error``: an empty answer. ``silent``: none at all.
-    ``hang_up``: the connection is closed.
+    """The answer to a call: a value and its type, or an error's name and message; jobs that end ``before`` the answer or ``after`` it, as
+    (path, result). Neither ``value`` nor ``error``: an empty answer. ``silent``: none at all. ``hang_up``: the connection is closed.
     """
 
     value: tuple[str, str] | None = None
@@ -133,7 +131,7 @@ def message(kind: int, serial: int, fields: dict[int, t.Any], values: t.Sequence
 
 
 class FakeBus:
-    """Listens at ``path``; ``answers`` has what the next calls are answered, ``calls`` what they were."""
+    """Listens at ``path``; ``answers`` has the answers to the next calls, ``calls`` the calls so far."""
 
     def __init__(self, path: Path) -> None:
         self.address = f"unix:path={path}"

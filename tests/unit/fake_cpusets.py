@@ -50,13 +50,13 @@ HOUSEKEEPING = "partition config conflicts with housekeeping setup"
 
 def read_list(text: str) -> Cpus:
     """A list of CPUs as the kernel reads one: ``0-3,8``. Raises ValueError."""
-    found: set[int] = set()
+    cpus: set[int] = set()
     for part in text.split(",") if text else ():
         ends = [int(end) for end in part.split("-")]
         if len(ends) > 2 or ends[0] > ends[-1]:
             raise ValueError(f"{part!r} is no range")
-        found.update(range(ends[0], ends[-1] + 1))
-    return frozenset(found)
+        cpus.update(range(ends[0], ends[-1] + 1))
+    return frozenset(cpus)
 
 
 @functools.lru_cache(4096)
@@ -68,7 +68,9 @@ def shown_list(cpus: Cpus) -> str:
 
 
 class Cpuset:
-    """What a control group was told: cpuset.cpus (None: never), cpuset.cpus.exclusive, cpuset.cpus.partition, and why that is not in force."""
+    """The requests of a control group: cpuset.cpus (None: never), cpuset.cpus.exclusive, cpuset.cpus.partition; why the last is not in
+    force.
+    """
 
     def __init__(self) -> None:
         self.requested: Cpus | None = None
@@ -76,7 +78,7 @@ class Cpuset:
         self.partition = MEMBER
         self.problem = ""
         self.given_up = False  # it was a partition, and member was written to it since
-        # It shared by right the CPUs that it requests, and was neither a partition nor alone on them since.
+        # The group rightly shared the CPUs that it requests, and was neither a partition nor alone on them since.
         self.shares = False
 
     @property
@@ -85,7 +87,7 @@ class Cpuset:
         return self.partition != MEMBER and not self.problem
 
     def forget(self) -> None:
-        """The controller was switched off around it."""
+        """The parent's controller was switched off."""
         self.requested, self.exclusive, self.partition, self.problem, self.shares = None, NONE, MEMBER, "", False
 
 
@@ -128,11 +130,11 @@ class Kernel:
     # What can be written
 
     def set_cpus(self, path: str, cpus: Cpus) -> None:
-        """Write cpuset.cpus. It is never refused for what others have."""
+        """Write cpuset.cpus. The CPUs of others are no reason to refuse it."""
         group = self.groups[path]
         if (group.requested or NONE) == cpus:
             group.requested = cpus
-            return  # The kernel looks no further, also where a partition could be valid again.
+            return  # The kernel returns here, even where a partition could be valid again.
         group.requested = cpus
         group.shares = False
         if self.release < FORKY:
@@ -154,7 +156,7 @@ class Kernel:
         self._settle()
 
     def set_partition(self, path: str, kind: str) -> None:
-        """Write cpuset.cpus.partition. Only a word that is none is refused: what became of it must be read."""
+        """Write cpuset.cpus.partition. Only an unknown word is refused; the state must be read back."""
         group = self.groups[path]
         if kind not in (MEMBER, *KINDS):
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), f"{path}/cpuset.cpus.partition")
@@ -194,7 +196,7 @@ class Kernel:
         return [group for other, group in self.groups.items() if other not in ("", path) and parent(other) == above]
 
     def _own(self, path: str) -> Cpus:
-        """The CPUs that a partition asks for and no sibling has for itself."""
+        """The CPUs that a partition requests and that no sibling has for itself."""
         group, above = self.groups[path], parent(path)
         rivals = [
             other for other, one in self.groups.items() if one.exclusive and other not in ("", path)
@@ -203,7 +205,7 @@ class Kernel:
         return (group.exclusive or group.requested or NONE).difference(*theirs)
 
     def _whole(self, path: str) -> Cpus:
-        """The CPUs of a partition, those included that partitions in it took."""
+        """The CPUs of a partition, with those that partitions in it took."""
         return self._own(path) & self._whole(parent(path)) if path else self.online
 
     def _problem(self, path: str, kind: str = "") -> str:
@@ -231,7 +233,7 @@ class Kernel:
         return ""
 
     def _settle(self) -> None:
-        """Partitions that lost their parent or all their CPUs, and who is alone on the CPUs that it shared."""
+        """Update partitions that lost their parent or all their CPUs, and groups that are alone on the CPUs that they shared."""
         for path in [path for path, group in self.groups.items() if group.shares]:
             group = self.groups[path]
             group.shares = any((other.requested or NONE) & (group.requested or NONE) for other in self._siblings(path))
@@ -246,7 +248,7 @@ class Kernel:
 
 
 def parent(path: str) -> str:
-    """The control group around another."""
+    """The parent of a control group."""
     return path.rpartition("/")[0]
 
 

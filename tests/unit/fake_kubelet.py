@@ -1,10 +1,10 @@
 # Copyright (c) 2026 Corral contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A stand-in for the kubelet and its unit on a fake node: what it reads at its start, and with what it does not start.
+"""A stand-in for the kubelet and its unit on a fake node: the files that it reads at its start, and those that it refuses.
 
-It merges --config with the drop-ins of --config-dir, makes a state file where there is none, and refuses one of another policy, or
-with other reserved CPUs, as Kubernetes 1.36 does. A kubelet that ends is started again by Restart=always; it then ends again.
+It merges --config with the drop-ins of --config-dir, makes a state file where there is none, and refuses a state file of another policy, or
+with other reserved CPUs, as Kubernetes 1.36 does. Restart=always starts a kubelet that ended again; it then ends again.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ class FakeKubelet:
         self.api: t.Callable[[str], tuple[int, str]] | None = None  # the API server of its kubeconfig, asked for a path
 
     def answer(self, address: str, port: int, path: str) -> tuple[int, str]:
-        """What its healthz says, or its API server."""
+        """The answer of its healthz, or of its API server."""
         if self.api is not None and (address, port) == API:
             return self.api(path)
         ours = (address, port, path) == ("127.0.0.1", 10248, "/healthz")
         return (200, "ok") if self.pid and ours else (0, "Connection refused")
 
     def command(self, node: Node, argv: t.Sequence[str]) -> Command | None:
-        """Its part of the machine's commands; None for others'."""
+        """Its part of the machine's commands; None for others."""
         if argv[0] == "journalctl":
             return Command(0, "\n".join(self.log) + "\n", "")
         if argv[-1] == "--version":
@@ -198,19 +198,19 @@ def merged(target: t.Any, patch: t.Any) -> t.Any:
     """A JSON merge patch."""
     if not isinstance(patch, dict):
         return patch
-    found = dict(target) if isinstance(target, dict) else {}
+    result = dict(target) if isinstance(target, dict) else {}
     for key, value in patch.items():
-        found[key] = merged(found.get(key), value)
-    return {key: value for key, value in found.items() if key not in patch or patch[key] is not None}
+        result[key] = merged(result.get(key), value)
+    return {key: value for key, value in result.items() if key not in patch or patch[key] is not None}
 
 
 def listed(text: str) -> set[int]:
     """A list of CPUs."""
-    found: set[int] = set()
+    cpus: set[int] = set()
     for part in text.split(",") if text else ():
         first, dummy, last = part.partition("-")
-        found |= set(range(int(first), int(last or first) + 1))
-    return found
+        cpus |= set(range(int(first), int(last or first) + 1))
+    return cpus
 
 
 def install(

@@ -74,9 +74,9 @@ class LegacySystemd(FakeSystemd):
                 self.show(f"{folder}/{name}", directory.mems)
             inside = [pid for pid, one in self.processes.items() if one.cpuset == path and pid not in self.ending]
             self.show(f"{folder}/cgroup.procs", lines(inside))
-        for pid, one in self.processes.items():
-            where = "" if pid in self.ending else one.cpuset  # proc_cgroup_show(): whoever ends shows the root
-            self.show(f"proc/{pid}/cgroup", f"11:cpuset:/{where}\n9:cpu,cpuacct:/\n1:name=systemd:/{one.unit}")
+        for pid, process in self.processes.items():
+            where = "" if pid in self.ending else process.cpuset  # proc_cgroup_show(): whoever ends shows the root
+            self.show(f"proc/{pid}/cgroup", f"11:cpuset:/{where}\n9:cpu,cpuacct:/\n1:name=systemd:/{process.unit}")
             flags = 0x400104 if pid in self.ending else 0x400100
             self.show(f"proc/{pid}/stat", f"{pid} (a b) c) S 1 {pid} {pid} 0 -1 {flags} 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0")
 
@@ -120,23 +120,23 @@ class LegacySystemd(FakeSystemd):
     def effective(self, path: str) -> Cpus:
         """The CPUs on which the processes of a control group may run, else those that its directory has."""
         inside = [one for one in self.processes.values() if f"{one.unit}/".startswith(f"{path}/")]
-        found = Cpus().union(*(self.directories[one.cpuset].cpus for one in inside))
-        return found or self.directories.get(path, self.directories[""]).cpus
+        cpus = Cpus().union(*(self.directories[one.cpuset].cpus for one in inside))
+        return cpus or self.directories.get(path, self.directories[""]).cpus
 
     def overlaps(self) -> frozenset[t.Any]:
         held = any(within(one.cpuset, ISOLATED) for one in self.processes.values())
         if ISOLATED not in self.directories or not (held or self.empty_too):
             return frozenset()
         own = self.directories[ISOLATED].cpus
-        found = [
+        shared = [
             (f"process {pid} of {one.unit}", ISOLATED, cpu)
             for pid, one in self.processes.items()
             if one.unit and not within(one.unit, ISOLATED)
             for cpu in own & self.directories[one.cpuset].cpus
         ]
         others = [path for path in self.directories if path and not path.startswith(ISOLATED)]
-        found += [(path, ISOLATED, cpu) for path in others for cpu in own & self.directories[path].cpus]
-        return frozenset(found)
+        shared += [(path, ISOLATED, cpu) for path in others for cpu in own & self.directories[path].cpus]
+        return frozenset(shared)
 
     def tamper(self, unit: str, cpus: str) -> None:
         self.write_cpuset(f"/{CPUSETS}/{self.place(unit)}/cpuset.cpus", cpus)
@@ -200,11 +200,11 @@ class LegacySystemd(FakeSystemd):
         for name, directory in self.directories.items():
             if name:
                 self.directories[name] = directory._replace(cpus=directory.cpus - set(cpus))
-        for pid, one in self.processes.items():
-            where = one.cpuset
+        for pid, process in self.processes.items():
+            where = process.cpuset
             while not self.directories[where].cpus:
                 where = where.rpartition("/")[0]
-            self.processes[pid] = one._replace(cpuset=where)
+            self.processes[pid] = process._replace(cpuset=where)
         self.sync()
 
     def container(self, unit: str, cpus: str = "") -> int:

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Drivers of PCI functions as the kernel binds them (Documentation/ABI/testing/sysfs-bus-pci, drivers/pci/pci-driver.c, drivers/vfio).
 
-driver_override names the only driver that may take a function; a line without a name takes that back. It changes no driver
-that is bound. drivers_probe looks for a driver for a function that has none, and is no error where it finds none. An
-interface is there while its driver is bound, and the file of an IOMMU group while one of its functions is VFIO's.
+driver_override names the only driver that may take a function; a line without a name ends that. It does not change a bound driver.
+drivers_probe looks for a driver for a function without one; finding none is no error. An interface exists while its driver is bound, the
+file of an IOMMU group while one of its functions is bound to VFIO.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PCI, DRIVERS, NET = "sys/bus/pci/devices", "sys/bus/pci/drivers", "sys/class/net
 
 
 class Function(t.NamedTuple):
-    """What a function is: the driver that knows its ids ("" for none), its network interface and its group."""
+    """A function: the driver that knows its ids ("" for none), its network interface and its group."""
 
     default: str
     interface: str
@@ -49,8 +49,8 @@ class FakePci:
 
     def load(self, *drivers: str) -> None:
         """Load the modules of drivers."""
-        for one in drivers:
-            folder = self.root / DRIVERS / one
+        for driver in drivers:
+            folder = self.root / DRIVERS / driver
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "unbind").write_text("")
         (self.root / DRIVERS).parent.joinpath("drivers_probe").write_text("")
@@ -82,7 +82,7 @@ class FakePci:
         return "" if text == "(null)" else text
 
     def write(self, path: str, text: str) -> None:
-        """What the kernel does with a write."""
+        """The kernel's reaction to a write."""
         folder, dummy, name = path.rpartition("/")
         address = text.strip()
         if name == "driver_override":

@@ -3,15 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """systemd and the cgroup v2 kernel as far as Corral relies on them, in a folder.
 
-What it does was tried on real systemd 252 and 257: a set-property on a slice that does not run makes an empty control
-group, CPUs that do not exist are accepted and ignored, clearing AllowedCPUs= leaves the kernel's value, cpuset files are
-there only while some unit of the level has AllowedCPUs=, and a child outside its parent silently gets the parent's CPUs.
-The same goes for memory nodes, and for the files of the cpu controller. systemd never switches the hugetlb controller on:
-who does finds it again until the control group goes. Which CPUs are in force says fake_cpusets.py.
+Tried on real systemd 252 and 257: a set-property on a slice that does not run makes an empty control group; CPUs that do not exist are
+accepted and ignored; clearing AllowedCPUs= leaves the kernel's value; cpuset files exist only while some unit of the level has
+AllowedCPUs=; a child with CPUs outside its parent silently gets the parent's CPUs. The same holds for memory nodes, and for the files of
+the cpu controller. systemd never switches the hugetlb controller on; once switched on it stays until the control group goes.
+fake_cpusets.py has the rule of the CPUs in force.
 
-A unit's configuration is what its files said when it was loaded: at the last daemon-reload, or when something first named
-it. It stays loaded while it runs or a loaded unit names it. On 257 a reload puts nothing in force but for init.scope; what
-is new then comes with the next change of the unit or of one beside it.
+The configuration of a unit is the text of its files when it was loaded: at the last daemon-reload, or when a unit first named it. It stays
+loaded while it runs or a loaded unit names it. On 257 a reload puts nothing in force except for init.scope; new values come with the next
+change of the unit or of one beside it.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class FakeSystemd:
         self.sync()
 
     def occupy(self, unit: str, count: int = 1) -> None:
-        """So many processes are in a slice or scope: below a slice, since systemd puts none directly in it."""
+        """Put this number of processes into a slice or scope; for a slice into a unit below, as systemd puts none directly in it."""
         path = USUAL.get(unit, f"{self.place(unit)}/busy.service")
         parts = path.split("/")
         for depth in range(len(parts)):
@@ -209,7 +209,7 @@ class FakeSystemd:
             self.write(path, text)
 
     def mount_cgroups(self) -> None:
-        """What is there from the start."""
+        """Make the control groups of the start."""
         self.write(f"{CGROUP}/cgroup.controllers", "cpuset cpu io memory hugetlb pids")
         self.write(f"{CGROUP}/cgroup.subtree_control", "memory pids")
 
@@ -392,7 +392,7 @@ class FakeSystemd:
         self.sync()
 
     def realise_family(self, path: str) -> None:
-        """Put in force what was loaded for the units around a control group and beside those (257)."""
+        """Put the loaded values in force for the units around a control group and beside those (257)."""
         around = ancestors(path)
         for name in sorted((name for name, unit in self.units.items() if unit.stale), key=self.place):
             if self.units[name].stale and self.place(name) != path and parent(self.place(name)) in around:
@@ -484,7 +484,7 @@ class FakeSystemd:
         return named
 
     def load_all(self) -> None:
-        """Read the files of all units that systemd has: those that run, the targets, and whatever they name."""
+        """Read the files of all units of systemd: the running ones, the targets, and the units that these name."""
         self.loaded.clear()
         self.config.clear()
         for unit in self.units.values():
@@ -501,15 +501,15 @@ class FakeSystemd:
 
     def collect(self) -> None:
         """Units that nothing names and that do not run are no longer loaded."""
-        found, left = set[str](), list(self.kept())
+        named, left = set[str](), list(self.kept())
         while left:
             name = left.pop()
-            if name not in found:
-                found.add(name)
+            if name not in named:
+                named.add(name)
                 left += self.named_by(name) if name in self.config else ()
-        self.config = {name: lines for name, lines in self.config.items() if name in found}
+        self.config = {name: lines for name, lines in self.config.items() if name in named}
         for name, unit in self.units.items():
-            unit.loaded = unit.loaded and name in found
+            unit.loaded = unit.loaded and name in named
 
     def run_slice(self, name: str) -> None:
         path = self.place(name)
@@ -616,9 +616,9 @@ class FakeSystemd:
         return entries
 
     def attach_program(self, name: str) -> None:
-        """What the kernel lets the processes of a service open: it knows numbers, and systemd follows links when it asks for them.
+        """Set the devices that the processes of a service may open: the kernel knows numbers; systemd follows links when it sets the list.
 
-        /dev/char/MAJOR:MINOR is taken as it is (device_path_parse_major_minor), whether there is such a file or not.
+        /dev/char/MAJOR:MINOR is accepted (device_path_parse_major_minor), whether such a file exists or not.
         """
         if name not in self.services:
             return
@@ -667,15 +667,15 @@ class FakeSystemd:
         self.sync()
 
     def unmount(self, path: str) -> bool:
-        found = [row for row in self.mounts if row[0] == path]
-        if not found or path in self.busy:
+        mounts = [row for row in self.mounts if row[0] == path]
+        if not mounts or path in self.busy:
             return False
-        self.mounts.remove(found[-1])
+        self.mounts.remove(mounts[-1])
         self.sync()
         return True
 
     def path_of(self, unit: str) -> str | None:
-        """Where a mount unit mounts: by its file, or by what is mounted there."""
+        """The mount point of a mount unit: by its file, or by what is mounted there."""
         known = [path for path, *dummy in self.mounts if f"{escaped(path)}.mount" == unit]
         text = self.text_of(unit)
         lines = [line for line in (text or "").splitlines() if line.startswith("Where=")]
@@ -747,7 +747,7 @@ class FakeSystemd:
         return self.control(verb, rest[0])
 
     def show_unit(self, unit: str) -> str:
-        """What systemctl show has of a unit; ``told`` are the properties that a test has set."""
+        """The properties of a unit in systemctl show; ``told`` are those that a test has set."""
         file = self.root / "etc/systemd/system" / unit
         load = "masked" if self.is_masked(unit) else "loaded" if self.text_of(unit) is not None else "not-found"
         known = {
@@ -800,7 +800,7 @@ class FakeSystemd:
 
 
 class Shared:
-    """What the files of several control groups are made from, found out once for all of them."""
+    """The values from which the files of several control groups are made, computed once."""
 
     def __init__(self, systemd: FakeSystemd) -> None:
         self.cgroups = systemd.cgroups
@@ -817,12 +817,12 @@ class Shared:
     def controllers(self, path: str, *, below: bool = False) -> list[str]:
         """The controllers of a control group, or those that the groups ``below`` it have."""
         above = path if below else parent(path)
-        found = ["memory", "pids"]
+        enabled = ["memory", "pids"]
         if above in self.with_cpuset:
-            found.append("cpuset")
+            enabled.append("cpuset")
         if above in self.with_cpu:
-            found.append("cpu")
-        return found + sorted(self.cgroups[above].delegated if above in self.cgroups else ())
+            enabled.append("cpu")
+        return enabled + sorted(self.cgroups[above].delegated if above in self.cgroups else ())
 
 
 @functools.cache
@@ -846,10 +846,10 @@ def nested(unit: str) -> str:
     return "/".join("-".join(parts[: depth + 1]) + ".slice" for depth in range(len(parts)))
 
 
-def duplicate(one: Thing) -> Thing:
+def duplicate(thing: Thing) -> Thing:
     """A unit or control group of its own, with what it holds."""
-    twin = copy.copy(one)
-    for name, value in vars(one).items():
+    twin = copy.copy(thing)
+    for name, value in vars(thing).items():
         if isinstance(value, (dict, list, set)):
             setattr(twin, name, copy.copy(value))
     return twin
@@ -872,11 +872,11 @@ def escaped(path: str) -> str:
 
 def added_up(values: t.Iterable[str]) -> Cpus | None:
     """A list over all its assignments."""
-    found: Cpus | None = None
+    cpus: Cpus | None = None
     for value in values:
         # Blanks separate as commas do.
-        found = (found or frozenset()) | read_list(value.replace(" ", ",")) if value else None
-    return found
+        cpus = (cpus or frozenset()) | read_list(value.replace(" ", ",")) if value else None
+    return cpus
 
 
 def kernel_text(name: str, value: str) -> str:

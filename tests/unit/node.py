@@ -54,9 +54,9 @@ class Killed(BaseException):
 class NodeHost(Host):
     """A host on the node's folder. Its ``fail_at``-th write or command fails as ``fail`` says.
 
-    ``fail``: "error" (ENOSPC, or exit code 1), "full" (as error, and so does every later write of a file), "torn"
-    (killed in the middle of it), "killed" (killed right after it). ``acts`` names every write and command. ``then`` is
-    called after each: what else happens on the machine at that moment.
+    ``fail``: "error" (ENOSPC, or exit code 1), "full" (as error, and so does every later write of a file), "torn" (killed in the middle of
+    it), "killed" (killed right after it). ``acts`` names every write and command. ``then`` is called after each: it stands for other events
+    on the machine at that moment.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class NodeHost(Host):
         super().remove_dir(path)
 
     def device(self, path: str) -> str | None:
-        """A file below /dev is a device where its text is a number, such as char/1:3; and where it is one."""
+        """The number and place of a device: a file below /dev is one where its text is a number, such as char/1:3."""
         file = Path(self.at(path))
         if file.is_char_device():
             return super().device(path)
@@ -139,11 +139,11 @@ class NodeHost(Host):
         return self.tell(text if text.startswith(("char/", "block/")) else None, "device", path)
 
     def permissions(self, path: str) -> tuple[int, int] | None:
-        """All is root's, whoever runs the tests, but for what the node says of a path: mode and owner."""
-        found = super().permissions(path)
-        if found is None:
+        """Root's, under any user of the tests, unless the node has another mode and owner for the path."""
+        status = super().permissions(path)
+        if status is None:
             return None
-        kind, own = stat.S_IFMT(found[0]), found[0] & 0o7755
+        kind, own = stat.S_IFMT(status[0]), status[0] & 0o7755
         mode, owner = self.node.others.get(path, (own, 0))
         return self.tell((kind | mode, owner), "permissions", path)
 
@@ -174,7 +174,7 @@ class NodeHost(Host):
 
 
 class Run(t.NamedTuple):
-    """One run of a service: its control group, process and INVOCATION_ID, where its first instruction ran, and what it had."""
+    """One run of a service: its control group, process and INVOCATION_ID, the CPUs of its first instruction, and its devices."""
 
     place: str
     pid: int
@@ -188,7 +188,7 @@ class Run(t.NamedTuple):
 class Node:
     """The folder and what lives in it. ``template`` is the tree of its ``machine``, with all CPUs online.
 
-    ``room`` is how many hugepages of a size each NUMA node can give.
+    ``room``: the number of hugepages of a size that each NUMA node can give.
     """
 
     def __init__(
@@ -228,7 +228,7 @@ class Node:
         devices.mkdir(parents=True)
         shutil.copytree(template / "sys/devices/system/node", devices / "node")
         shutil.copytree(template / "sys/kernel", root / "sys/kernel")
-        # Nothing of Corral writes there: one copy serves all nodes.
+        # Corral writes nothing there: one copy serves all nodes.
         (devices / "cpu").symlink_to(template / "sys/devices/system/cpu")
         for node in devices.glob("node/node*"):
             (node / "compact").touch()
@@ -252,7 +252,7 @@ class Node:
         systemd = LegacySystemd if legacy else FakeSystemd
         self.systemd = systemd(root, trees.cpus_of(machine), reload_applies=reload_applies, release=release)
         self.put("/proc/sys/kernel/osrelease", "{}.{}.0-fake\n".format(*self.systemd.release))
-        self.overlaps: list[str] = []  # that came up and that no hand made
+        self.overlaps: list[str] = []  # new ones, not made by hand
         self.seen: list[str] = []  # the same, also of clones
         self.standing: frozenset[t.Any] = frozenset()  # what overlaps now
         self.hands = 0
@@ -275,7 +275,7 @@ class Node:
         return twin
 
     def open_files(self) -> set[str]:
-        """The files of IOMMU groups that services have open, which opened all that they may."""
+        """The files of IOMMU groups that services have open; each service opened all that it may."""
         opened = {path for run in self.runs.values() for path in run.devices or ()}
         return {path for path in opened if path.startswith("/dev/vfio/")}
 
@@ -320,7 +320,7 @@ class Node:
         (self.root / path.lstrip("/")).unlink()
 
     def kernel_write(self, path: str, text: str) -> None:
-        """What the kernel makes of a write."""
+        """The kernel's reaction to a write."""
         file = self.root / path.lstrip("/")
         if not file.exists():
             raise OSError(errno.ENOENT, "No such file or directory", path)
@@ -337,7 +337,7 @@ class Node:
             self.compactions += 1
         elif path.endswith("/nr_hugepages"):
             self.set_pool(file, int(text))
-        elif path == "/dev/kmsg":  # A line that does not end is shown once another one comes (seen on kernel 6.1).
+        elif path == "/dev/kmsg":  # An unfinished line is shown once another one comes (seen on kernel 6.1).
             file.write_text(file.read_text() + text[: text.rfind("\n") + 1])
         else:
             file.write_text(text + "\n")
@@ -345,8 +345,8 @@ class Node:
     def set_pool(self, file: Path, asked: int) -> None:
         if "mm" in file.parts:  # Without a node the kernel spreads them.
             nodes = sorted(self.root.glob(f"sys/devices/system/node/node*/hugepages/{file.parent.name}/nr_hugepages"))
-            for index, one in enumerate(nodes):
-                self.set_pool(one, asked // len(nodes) + (index < asked % len(nodes)))
+            for index, pool in enumerate(nodes):
+                self.set_pool(pool, asked // len(nodes) + (index < asked % len(nodes)))
             return
         size = int(file.parent.name[len("hugepages-") : -len("kB")])
         number = int(file.parts[-4][len("node") :])
@@ -385,13 +385,13 @@ class Node:
         folder = self.root / "sys/devices/system"
         (folder / "cpu").unlink()
         (folder / "cpu").symlink_to(tree / "sys/devices/system/cpu")
-        for one in (tree / "sys/devices/system/node").glob("node*/cpu*"):
-            shutil.copy(one, folder / "node" / one.parent.name / one.name)
+        for cpu in (tree / "sys/devices/system/node").glob("node*/cpu*"):
+            shutil.copy(cpu, folder / "node" / cpu.parent.name / cpu.name)
         with self.by_hand():
             self.systemd.set_online(self.systemd.possible - set(offline))
 
     def boot_anew(self, seconds: float = 20.0) -> None:
-        """What a reboot does to clocks and /run; the machine was off for as long as it takes to say so."""
+        """The effects of a reboot on clocks and /run; the machine is off for the shortest time that clocks tell."""
         self.put("/proc/sys/kernel/random/boot_id", f"{self.get('/proc/sys/kernel/random/boot_id').strip()}'\n")
         self.time += seconds
         self.up = seconds
@@ -432,7 +432,7 @@ class Node:
         (self.root / f"run/user/{number}").mkdir(parents=True)
 
     def systemctl(self, *words: str) -> None:
-        """A hand at the node's shell."""
+        """A command of a person at the node's shell."""
         answer = self.systemd.systemctl(*words)
         assert answer.code == 0, answer
 
@@ -459,7 +459,7 @@ class Node:
             self.systemd.sync()
 
     def withdraw(self, path: str) -> None:
-        """A control group that somebody made goes, with those in it."""
+        """Remove a foreign control group, with those in it."""
         for inner in [other for other in self.systemd.cgroups if within(other, path)]:
             del self.systemd.cgroups[inner]
             unit = self.systemd.units.get(inner.rpartition("/")[2])
@@ -468,7 +468,7 @@ class Node:
         self.systemd.sync()
 
     def exposed(self) -> list[str]:
-        """What would share a CPU with an exclusive slice if it started now, wherever that is. To be asked at rest."""
+        """The processes that would share a CPU with an exclusive slice if they started now, anywhere. Valid at rest."""
         return exposed(self.systemd)
 
     # What is seen of it
@@ -492,7 +492,7 @@ class Node:
         return twin
 
     def watch(self) -> None:
-        """Called after every change of a control group: CPUs of its own that an exclusive slice shares since are noted."""
+        """Called after every change of a control group: note the CPUs that an exclusive slice newly shares."""
         now = self.systemd.overlaps()
         if now - self.standing and not self.hands:
             found = told(now - self.standing)
@@ -502,7 +502,7 @@ class Node:
 
     @contextlib.contextmanager
     def by_hand(self) -> t.Iterator[None]:
-        """What overlaps now is the fault of who acts on the machine, or the machine's own. It is not noted."""
+        """Overlaps that begin in this context are the fault of a person or the machine. They are not noted."""
         self.hands += 1
         try:
             yield
@@ -510,14 +510,14 @@ class Node:
             self.hands -= 1
 
     def fingerprint(self, *without: str) -> dict[str, str]:
-        """Everything that a removal must bring back: files, folders, links, kernel values, active units, mounts.
+        """Everything that a removal must restore: files, folders, links, kernel values, active units, mounts.
 
-        The lock's file, which a run leaves where its folder has other files, is not looked at; its folder is.
+        The file of the lock is left out, since a run leaves it where its folder has other files; its folder is included.
         """
         self.write_databases()
-        found = {f"active {unit}": "yes" for unit in self.systemd.active}
+        facts = {f"active {unit}": "yes" for unit in self.systemd.active}
         running = [unit for unit, state in self.systemd.units.items() if state.running]
-        found.update({f"running {unit}": "yes" for unit in running})
+        facts.update({f"running {unit}": "yes" for unit in running})
         left = [tree for tree in TREES if self.has(tree)]
         without = (*without, LOCK[1:], *((TRANSIENT,) if RUNTIME_CONTROL in without else ()))
         while left:
@@ -525,10 +525,10 @@ class Node:
             if short in without:
                 continue
             path = f"{self.root}/{short}"
-            found[short] = shown(path)
-            if found[short].startswith("folder"):
+            facts[short] = shown(path)
+            if facts[short].startswith("folder"):
                 left += [f"{short}/{name}" for name in os.listdir(path)]
-        return found
+        return facts
 
 
 # Makes a node to which a function was done (see the fixture ``made_once``).
@@ -576,7 +576,7 @@ def copy_file(source: str, target: str) -> None:
 
 
 def different(before: dict[str, str], after: dict[str, str]) -> list[str]:
-    """What two fingerprints do not share, for an assertion that a person reads."""
+    """The differences of two fingerprints, for an assertion that a person reads."""
     keys = sorted({*before, *after})
     return [f"{key}: {before.get(key)} -> {after.get(key)}" for key in keys if before.get(key) != after.get(key)]
 

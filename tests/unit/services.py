@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Services on a fake node, as systemd starts and stops them: their slice, the unit that holds their grant, their process.
 
-Tried on systemd 252 and 257: a slice starts before what it holds and stays; the link that names the invocation of the
-holder is there from before its ExecStart= until after its ExecStopPost=, which runs after a failed start as well; a
-restart of the service, by hand or by Restart=, keeps the holder, and starts what else it requires. A daemon-reload stops a holder
-that nothing needs any more, and leaves one alone that lost its template: that one stays active until the template is back.
+Tried on systemd 252 and 257: a slice starts before its units and stays. The link that names the invocation of the holder exists from before
+its ExecStart= until after its ExecStopPost=, which runs after a failed start as well. A restart of the service, by hand or by Restart=,
+keeps the holder, and starts the other units that it requires. A daemon-reload stops a holder that no unit needs any more, but not one that
+lost its template: that holder stays active until the template is back.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ def start(fake: Node, unit: str, host: NodeHost | None = None) -> Run | None:
 
 
 def proceed(fake: Node, unit: str, host: NodeHost | None = None) -> Run | None:
-    """A start whose holder is active: what the unit requires for each start, what it asserts, and its process.
+    """A start whose holder is active: the units that each start requires, the assertions, and the process.
 
-    Tried on 252 and 257: a unit without RemainAfterExit= runs for each start, a restart and one by Restart= among them; where its condition
-    is not met the start goes on; what is asserted is looked at when the unit's own turn has come. One that is refused leaves the holder.
+    Tried on 252 and 257: a unit without RemainAfterExit= runs for each start, also for a restart and one by Restart=. Where its condition
+    is not met the start goes on. An assertion is checked when it is the unit's own turn. A refused start leaves the holder.
     """
     if all(again(fake, one, host or fake.host()) for one in holders_in(fake, unit, "Requires", AGAIN)):
         if all(fake.has(path) for path in settings(fake, unit, "AssertPathExists") if path):
@@ -64,7 +64,7 @@ def proceed(fake: Node, unit: str, host: NodeHost | None = None) -> Run | None:
 
 
 def again(fake: Node, unit: str, host: NodeHost) -> bool:
-    """A unit that grants what a start lacks; whether the start may go on."""
+    """A unit that grants what a start lacks; returns whether the start may go on."""
     if not fake.has(AGAIN_TEMPLATE):
         return False
     name = unit[len(AGAIN) : -len(".service")]
@@ -79,7 +79,7 @@ def again(fake: Node, unit: str, host: NodeHost) -> bool:
 
 
 def wait(fake: Node, unit: str, host: NodeHost | None = None) -> bool:
-    """``systemctl start`` of a unit that then waits for another one (After=); whether its grant was made. go_on() ends that, or cancel()."""
+    """``systemctl start`` of a unit that waits for another one (After=); returns whether its grant was made. Then go_on() or cancel()."""
     after_reload(fake)
     fake.systemd.require(unit)
     fake.systemd.run_slice(slice_of(fake, unit))
@@ -91,18 +91,18 @@ def wait(fake: Node, unit: str, host: NodeHost | None = None) -> bool:
 
 
 def cancel(fake: Node, unit: str) -> None:
-    """The job of a start that waits is gone, or its condition is not met: nothing changes its state, and systemd stops no holder."""
+    """The job of a waiting start is gone, or its condition is not met: no unit's state changes, and systemd stops no holder."""
     fake.jobs.discard(unit)
 
 
 def go_on(fake: Node, unit: str) -> Run | None:
-    """What a start waited for is there."""
+    """The other unit of a waiting start is there."""
     fake.jobs.discard(unit)
     return begin(fake, unit) if all(map(fake.has, settings(fake, unit, "AssertPathExists"))) else None
 
 
 def settle(fake: Node) -> None:
-    """The jobs that a tick or a command asked systemd for: a holder that is reloaded stops if nothing needs it."""
+    """The jobs that a tick or a command requested of systemd: a holder that is reloaded stops if no unit needs it."""
     asked, fake.systemd.asked = fake.systemd.asked, []
     release(fake, [holder for holder in asked if fake.has(TEMPLATE)])
 
@@ -123,7 +123,7 @@ def restart(fake: Node, unit: str) -> Run | None:
 
 
 def crash(fake: Node, unit: str, *, always: bool = False) -> Run | None:
-    """Its process dies; with Restart=always (``always``) there is another one, for which systemd starts what the unit requires."""
+    """Its process dies; with Restart=always (``always``) it starts again, after the units that the unit requires."""
     after_reload(fake)
     holders = held_for(fake, unit)
     end(fake, unit)
@@ -149,7 +149,7 @@ def required(fake: Node, unit: str) -> list[str]:
 
 
 def wanted(fake: Node, unit: str) -> list[str]:
-    """The units that hold what it was granted under another name."""
+    """The units that hold its grants of another name."""
     return holders_in(fake, unit, "Wants")
 
 
@@ -192,7 +192,7 @@ def let_go(fake: Node, holder: str, host: NodeHost) -> None:
 def release(fake: Node, holders: list[str], host: NodeHost | None = None) -> None:
     """StopWhenUnneeded= of ``holders``: they hold grants for a unit that stopped or did not start, and for no other.
 
-    Without a reload systemd asks that of no unit but those that the stopped one required or wanted, as it was loaded.
+    Without a reload systemd checks only units that the stopped unit required or wanted, as it was loaded.
     """
     needed = {holder for unit in (*fake.runs, *fake.jobs) for holder in held_for(fake, unit)}
     for holder in holders:
@@ -201,7 +201,7 @@ def release(fake: Node, holders: list[str], host: NodeHost | None = None) -> Non
 
 
 def after_reload(fake: Node) -> None:
-    """The jobs of a daemon-reload, and of a reload of units that hold grants: they run once whoever asked has given the node's lock back."""
+    """The jobs of a daemon-reload and of a reload of holders: they run once the requesting run has released the node's lock."""
     if fake.systemd.reloads != fake.reloads and fake.has(TEMPLATE):
         release(fake, list(fake.holders))
     elif fake.systemd.asked:
@@ -210,7 +210,7 @@ def after_reload(fake: Node) -> None:
 
 
 def corral(fake: Node, host: NodeHost, verb: str, flag: str, holder: str) -> bool:
-    """What the unit that holds a grant runs; whether it succeeded."""
+    """The command of the unit that holds a grant; returns whether it succeeded."""
     name = holder.partition("@")[2][: -len(".service")]
     ident = os.readlink(fake.root / INVOCATIONS / f"invocation:{holder}")
     with mock.patch.dict(os.environ, {"INVOCATION_ID": ident}):
@@ -258,23 +258,23 @@ def begin(fake: Node, unit: str) -> Run:
 
 
 def environment(fake: Node, unit: str) -> dict[str, str]:
-    """What the files of EnvironmentFile= have, which systemd reads at each start; one with a - before it may be absent.
+    """The variables of the files of EnvironmentFile=, which systemd reads at each start; a file with a - before it may be absent.
 
     The path is a pattern (glob(7)), with specifiers filled in before: a backslash in it makes the next character plain.
     """
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for value in settings(fake, unit, "EnvironmentFile"):
         value = re.sub(r"\\(.)", r"\1", value)
         text = fake.get(value.lstrip("-")) if fake.has(value.lstrip("-")) or not value.startswith("-") else ""
         lines = (line for line in text.splitlines() if line and line[0] not in "#;")
-        found.update(line.partition("=")[::2] for line in lines)
-    return found
+        variables.update(line.partition("=")[::2] for line in lines)
+    return variables
 
 
 def allowed(fake: Node, unit: str) -> frozenset[str] | None:
     """The devices that a service may open beside the usual ones; None for all (systemd.resource-control(5)).
 
-    One in its list by number has the name of its file in /dev, or of the link there that leads to it. The entry that tells whose a list is
+    An entry with a number has the name of its file in /dev, or of the link there that leads to it. The entry that marks the owner of a list
     opens nothing.
     """
     entries = fake.systemd.devices_allowed(unit)
@@ -287,7 +287,7 @@ def allowed(fake: Node, unit: str) -> frozenset[str] | None:
 
 
 def name_of(fake: Node, path: str) -> str:
-    """What the device of an entry of DeviceAllow= is called in /dev."""
+    """The name in /dev of the device of an entry of DeviceAllow=."""
     if not path.startswith(("/dev/char/", "/dev/block/")):
         return path
     files = [one for one in (fake.root / "dev").rglob("*") if one.is_file()]

@@ -1,11 +1,11 @@
 # Copyright (c) 2026 Corral contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A random walk on a fake node: what people, systemd, the kernel and Corral do to it, in any order.
+"""A random walk on a fake node: the acts of people, systemd, the kernel and Corral, in any order.
 
-What is looked at, and what is excused, is in walk_judge.py.
+walk_judge.py has the checks, and what they excuse.
 
-Each step has random numbers of its own, so that one can be left out and the others stay as they are.
+Each step has random numbers of its own, so that a step can be left out and the others stay as they are.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ UNITS = ("alpha.service", "beta.service", "gamma.service")
 PINNED = "pinned.service"  # of the isolated pool
 INSTANCES = ("batch@a.service", "batch@b.service", "batch@c.service")
 SLICES = ("machine.slice", "more.slice")
-# What a step has done to it, and how often.
+# The faults of a step, as often as they happen.
 FAULTS = ("",) * 7 + ("killed", "torn", "error")
 
 
@@ -56,8 +56,8 @@ TENANTS = "tenants-"  # nodes with tenants
 DARK = "dark-"  # all CPUs of grants go offline at once
 FULL = "full-"  # a small machine that is full: a grant that begins or moves gets CPUs of another one
 RENAMED = "renamed-"  # workloads get other names
-EDITED = "edited-"  # somebody removes files of Corral's
-RELOADED = "reloaded-"  # somebody has systemd read its files in the middle of what Corral does, or after it was killed
+EDITED = "edited-"  # files of Corral's are removed by hand
+RELOADED = "reloaded-"  # daemon-reloads in the middle of a run of Corral, or after it was killed
 SET = "set-"  # an administrator sets properties of slices by hand, and takes them back
 DEVICES = "devices-"  # workloads ask for devices, which go and come
 RENUMBERED = "renumbered-"  # and a vendor's CDI spec counts them anew
@@ -68,14 +68,14 @@ EDITABLE = ("etc/systemd/system", "run/systemd/system.control")
 
 
 def is_own_file(path: Path) -> bool:
-    """Whether a file is one that Corral wrote for systemd, or had it write for a slice of Corral's."""
+    """Whether Corral wrote a file for systemd, or had systemd write it for a slice of Corral's."""
     if path.is_symlink() or not path.is_file():
         return False
     return path.name.startswith(("10-corral", "corral-grant@")) or path.parent.name.startswith("corral_")
 
 
 class Walk(Judge):
-    """A node, its profile, and what was done on the way."""
+    """A node, its profile, and the history of the walk."""
 
     def __init__(self, seed: str, templates: t.Callable[[trees.Machine], Path]) -> None:
         self.seed = seed
@@ -126,7 +126,7 @@ class Walk(Judge):
     # One step
 
     def step(self, number: int) -> None:
-        """Do something, and count what came of it."""
+        """Do something, and count the results."""
         dice = self.dice = random.Random(f"{self.seed}:{number}")
         weights = dict(WEIGHTED)
         for kind, more in OF_KINDS.items():
@@ -190,7 +190,7 @@ class Walk(Judge):
         return f"refused: {text}"
 
     def with_fault(self, what: str, do: t.Callable[[node.NodeHost], t.Any], faults: t.Sequence[str] = FAULTS) -> str:
-        """Do what writes, with a fault at one of its writes or none; after a death services may start at once."""
+        """Do an act that writes, with a fault at one of its writes or none; after a death services may start at once."""
         fault, at = self.dice.choice(faults), self.dice.randint(1, 24)
         host = self.fake.host(fault, at if fault else 0)
         reloads = RELOADED in self.kinds
@@ -234,7 +234,7 @@ class Walk(Judge):
 
         self.counts["roll out"] += 1
         if "isolated" not in data.get("cpu", {}):
-            self.given_up.add(ISOLATED)  # What runs there shares, without partitions from the first write on.
+            self.given_up.add(ISOLATED)  # Its processes share CPUs; without partitions from the first write on.
         self.half = data
         text = self.with_fault(f"roll out ({what})", work, faults)
         if ": killed" not in text:
@@ -258,14 +258,14 @@ class Walk(Judge):
         return self.roll_out_as(what, data)
 
     def roll_out_as(self, what: str, data: Data) -> str:
-        """Roll a profile out; it is the one that is changed next unless it is refused."""
+        """Roll a profile out; unless it is refused, it is the profile that is changed next."""
         text = self.declare(what, data)
         if "refused:" not in text:
             self.data = data
         return text
 
     def rename(self) -> str:
-        """A workload gets another name, or its first one again: what runs with CPUs of its own until it stops keeps them."""
+        """Give a workload another name, or its first one again. A run with CPUs of its own keeps them until it stops."""
         name, data = walk_profiles.renamed(self.dice, self.data)
         rows: list[Data] = []
         with contextlib.suppress(ValueError):  # Then it is damaged, and no run is known to last.
@@ -277,10 +277,10 @@ class Walk(Judge):
         before = {
             place: cpus
             for place, cpus in self.in_force().items()
-            for one in lasting
-            if one.partition(":")[0] == name
-            and place.startswith(f"{slice_of(one)}/{unit_of(one)}")
-            and cpus == held[one]
+            for workload in lasting
+            if workload.partition(":")[0] == name
+            and place.startswith(f"{slice_of(workload)}/{unit_of(workload)}")
+            and cpus == held[workload]
         }
         text = self.declare(f"{name} gets another name", data)
         if "refused:" not in text:
@@ -292,11 +292,11 @@ class Walk(Judge):
         return text
 
     def is_rolled_out(self) -> bool:
-        """Whether the node's profile is the last one that was rolled out: not one before it, after a death."""
+        """Whether the profile of the node is the last one that was rolled out, and not the one before, after a death."""
         return json.loads(json.dumps(profile.to_data(profile.parse(self.data)))) == self.rolled_out
 
     def kept(self, before: dict[str, Cpus]) -> None:
-        """What ran on these CPUs is to have them now, perhaps with one that is online again; what is reserved or isolated by now is lost."""
+        """What ran on these CPUs has them now, perhaps with one that is online again; CPUs that are now reserved or isolated are lost."""
         after, groups = self.in_force(), self.fake.systemd.cgroups
         pools = [groups[unit].requested or Cpus() for unit in ("system.slice", ISOLATED) if unit in groups]
         taken = Cpus().union(*pools)
@@ -304,21 +304,21 @@ class Walk(Judge):
         self.wrong += [f"{place} had {sorted(before[place])}, has {sorted(after.get(place, ()))}" for place in lost]
 
     def drop(self) -> str:
-        """A profile without CPUs: what has CPUs of its own is to lose them."""
+        """A profile without CPUs: workloads with CPUs of their own lose them."""
         self.give_up()
         if self.devices:
             self.devices.give_up()
         return self.declare("no CPUs", {"name": "walk", "pids": {"pid_max": 4194304}})
 
     def remove(self) -> str:
-        """Corral goes, and its agent comes back. What runs on CPUs of its own loses them, which is what was asked for."""
+        """Corral goes, and its agent comes back. Workloads with CPUs of their own lose them, as requested."""
         self.counts["removals"] += 1
         self.give_up()
         if self.devices:
             self.devices.give_up()
         text = self.with_fault("remove", lambda host: runs.remove(host).leftovers, ("", "", "killed", "torn"))
         certain, ruled = not self.set_files.uncertain, set(self.set_files.ruled)
-        # Of two files of an administrator's the last one is in force, and the persistent one would be read.
+        # Of two values that an administrator set, the last one is in force; a reload would read the persistent one.
         twice = [unit for unit in self.fake.systemd.units if self.is_set_twice(unit)]
         if self.devices:
             self.devices.give_up()
@@ -360,7 +360,7 @@ class Walk(Judge):
         return code
 
     def settle(self) -> str:
-        """With nothing else happening, ticks come to an end."""
+        """While nothing else happens, ticks come to an end."""
         acts: list[str] = []
         for dummy in range(4):
             self.fake.wait(10)
@@ -380,7 +380,7 @@ class Walk(Judge):
         return f"settle: no end: {acts}"
 
     def devices_at_rest(self, users: walk_devices.Users) -> None:
-        """What is delivered on a node at rest, if its profile is in force."""
+        """Check the delivered devices of a node at rest, if its profile is in force."""
         if self.rolled_out.get("mode", "enforce") != "enforce" or not self.rolled_out.get("cpu"):
             return
         items = json.loads(self.fake.get("/run/corral/status.json"))["items"]
@@ -405,7 +405,7 @@ class Walk(Judge):
         return self.with_fault(f"{' '.join(words)}", lambda host: runs.command(host, *words))
 
     def more_devices(self) -> str:
-        """The devices that a workload is admitted with by hand."""
+        """The devices of a workload that is admitted by hand."""
         if not self.devices or not self.data["devices"]:
             return ""
         return f",{self.dice.choice(self.data['devices'])['name']}={self.dice.choice([1, 1, 1, 2])}"
@@ -415,7 +415,7 @@ class Walk(Judge):
         return self.with_fault(f"release {name}", lambda host: runs.command(host, "release", name))
 
     def edit(self) -> str:
-        """Somebody removes a file of Corral's that systemd reads; what runs on CPUs of its own keeps them."""
+        """A file of Corral's that systemd reads is removed by hand. A run with CPUs of its own keeps them."""
         files = sorted(one for base in EDITABLE for one in (self.fake.root / base).rglob("*") if is_own_file(one))
         if not files:
             return "no file of Corral's"
@@ -430,7 +430,7 @@ class Walk(Judge):
         if self.dice.random() < 0.7:
             hand: t.ContextManager[None] = contextlib.nullcontext()
             if named is not None and named != self.fake.systemd.cgroups[unit].requested:
-                # A start gave it other CPUs, and no tick has written that to its drop-in yet.
+                # A start gave the workload other CPUs, which no tick has written to its drop-in yet.
                 hand = self.fake.by_hand()
                 self.let(unit, Cpus(named))
                 before = {place: cpus for place, cpus in before.items() if place.partition("/")[0] != unit}
@@ -445,7 +445,7 @@ class Walk(Judge):
         return text
 
     def cpus_without(self, file: Path) -> tuple[str, frozenset[int] | None]:
-        """The unit of a file, and the CPUs that its drop-in gives it once this file is gone (None: the file is not of its CPUs in force)."""
+        """The unit of a file, and the CPUs of its drop-ins once this file is gone (None: the file has no CPUs in force)."""
         unit = file.parent.name[: -len(".d")]
         dropin = f"/etc/systemd/system/{unit}.d/10-corral-cpu.conf"
         if file.name != "50-AllowedCPUs.conf" or unit not in self.fake.systemd.cgroups or not self.fake.has(dropin):
@@ -471,7 +471,7 @@ class Walk(Judge):
         return f"set-property {' '.join((*words, unit, assignment))}"
 
     def unset(self) -> str:
-        """An administrator removes what set-property wrote, or all drop-ins of a unit."""
+        """An administrator removes the values of set-property, or all drop-ins of a unit."""
         files = walk_properties.files(self.fake.root)
         if not files:
             return "nothing is set"
@@ -494,7 +494,7 @@ class Walk(Judge):
         return text
 
     def is_ruled(self, unit: str) -> bool:
-        """Whether Corral wrote a file for a unit: what is set then is no original."""
+        """Whether Corral wrote a file for a unit: a value that is set then is no original."""
         return unit in self.set_files.ruled
 
     def reload_at_rest(self) -> str:
@@ -510,15 +510,15 @@ class Walk(Judge):
         changed = [
             f"{key}: {before[key]} -> {after[key]}" for key in before.keys() & after.keys() if before[key] != after[key]
         ]
-        # Limits of a run are compared with the kernel alone: who removes the file of one loses it at the next reload, for a tick.
+        # Limits of a run are compared with the kernel alone: when their file is removed, they are lost from a reload to the next tick.
         lost = [unit for unit in self.set_files.unset if not unit.endswith("corral.slice")]
         changed = [line for line in changed if line.startswith("cpuset") or not any(unit in line for unit in lost)]
-        # Of what an administrator set in both places the persistent one is read.
+        # Of two values that an administrator set, the persistent one is read.
         set_units = {path.partition(".d/")[0] for path in self.set_files.now()}
         twice = [unit for unit in set_units if self.is_set_twice(unit)]
         changed = [line for line in changed if line.startswith("cpuset") or not any(unit in line for unit in twice)]
         if "cpu" not in self.in_file():
-            changed = []  # What somebody did to files of a node without pools is not Corral's to say.
+            changed = []  # Without pools Corral does not report changes by hand.
         self.wrong += [f"a daemon-reload at rest changes {line}" for line in changed]
         self.counts["reloads at rest"] += 1
         return f"{text}; daemon-reload"
@@ -550,7 +550,7 @@ class Walk(Judge):
         )
 
     def check_devices(self, unit: str, run: node.Run) -> None:
-        """A run that Corral let start has as many devices as its workload asks for."""
+        """A run that Corral let start has the number of devices that its workload requests."""
         holders = services.required(self.fake, unit)
         declared = json.loads(self.fake.get(PROFILE)) if self.devices and self.fake.has(PROFILE) else {}
         for row in declared.get("workloads", ()) if holders else ():
@@ -639,7 +639,7 @@ class Walk(Judge):
         return text
 
     def count_anew(self) -> str:
-        """A vendor's tool gives other numbers to its devices: to these nothing happens."""
+        """A vendor's tool renumbers its devices; the devices stay as they are."""
         assert self.devices
         held = {one: one.listed for one in self.devices.held() if one.kind == "gpu" and one.plugged}
         text = self.devices.hardware.count_anew(self.dice)
@@ -655,11 +655,11 @@ class Walk(Judge):
         return f"{text}; {self.with_fault('tick', self.ticked, ('',))}"
 
     def change_delivered(self) -> str:
-        """Somebody changes what Corral delivered, and a tick finds it so."""
+        """A delivered file is changed by hand, and a tick finds it so."""
         return f"{walk_devices.by_hand(self.fake, self.dice)}; {self.with_fault('tick', self.ticked, ('', 'killed'))}"
 
     def take_all(self) -> str:
-        """What no workload has can all be given to one."""
+        """One workload requests all that no workload has, and gets it."""
         assert self.devices
         text = self.settle()
         if not text.startswith("settle: 0") or not self.rolled_out.get("devices") or self.rolled_out.get("tenants"):
@@ -725,7 +725,7 @@ WEIGHTED: dict[t.Callable[[Walk], str], int] = {
     Walk.online: 6, Walk.intrude: 4, Walk.ask: 3, Walk.withdraw: 5, Walk.edit: 0, Walk.set_property: 0, Walk.unset: 0, Walk.reload_at_rest: 0,
     Walk.hardware: 0, Walk.damage: 0, Walk.change_delivered: 0, Walk.take_all: 0, Walk.count_anew: 0,
 }  # fmt: skip
-# What weighs otherwise in walks of these kinds.
+# The weights that are others in walks of these kinds.
 OF_KINDS: dict[str, dict[t.Callable[[Walk], str], float]] = {
     DARK: {Walk.online: 20, Walk.admit: 10},
     FULL: {Walk.roll_out: 40, Walk.online: 12, Walk.drop: 0, Walk.remove: 0},

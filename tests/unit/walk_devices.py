@@ -1,11 +1,10 @@
 # Copyright (c) 2026 Corral contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The devices of a random walk (walk.py): what is plugged in, what profiles declare of it, and who may use what.
+"""The devices of a random walk (walk.py): the plugged devices, their resources in profiles, and who may use which.
 
-What a workload has is read from the environment of its run and from the kernel's list of its service, which has numbers. A
-device that comes back under another number may meet lists that were made before: that is nobody's fault until a whole
-tick, which sets them again.
+The devices of a workload are read from the environment of its run and from the kernel's list of its service, which has numbers. A device
+that comes back under another number may meet an older list. That is no fault until a whole tick has set the lists again.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ NAMES = {"tty": "example.com/tty", "vfio": "example.com/vfio", "nic": "example.c
 NEW = "-new"
 MAJOR = {"tty": 188, "vfio": 240, "gpu": 195, "nic": 0}
 GPU_VERSIONS = ("0.5.0", "0.6.0", "0.8.0", "1.0.0")  # An engine takes names that begin with a digit from 0.5.0 on.
-# How a resource may match the devices of a kind: while these change their names, and where these stay the same.
+# How a resource may match the devices of a kind: with names that change, and with stable names.
 MATCHES: dict[str, list[Data]] = {
     "tty": [{"path": f"{BY_PATH}*"}, {"path": f"{BY_PATH}?"}, {"path": f"{BY_PATH}0"}],
     "vfio": [{"pci": "8086:1572", "driver": "vfio-pci"}, {"pci": "8086:*", "driver": "vfio-pci"}],
@@ -44,7 +43,7 @@ BY_NAME: dict[str, list[Data]] = {"tty": [{"path": "/dev/ttyUSB*"}], "vfio": [{"
 
 
 class Thing:
-    """A device that can be plugged in: ``name`` is the number that its file has meanwhile."""
+    """A device that can be plugged in: ``name`` is the present number of its file."""
 
     def __init__(self, kind: str, number: int, node: int) -> None:
         self.kind, self.number, self.node = kind, number, node
@@ -54,7 +53,7 @@ class Thing:
 
     @property
     def ident(self) -> str:
-        """What it is called in messages."""
+        """Its name in messages."""
         return f"{self.kind} {self.number}"
 
     @property
@@ -65,11 +64,11 @@ class Thing:
 
     @property
     def code(self) -> str:
-        """The number by which the kernel knows its file."""
+        """The kernel's number for its file."""
         return f"char/{MAJOR[self.kind]}:{self.name}"
 
     def is_called(self, name: str) -> bool:
-        """Whether Corral's id of a device means this one."""
+        """Whether Corral's id of a device means this device."""
         own = {
             "tty": f"{BY_PATH}{self.number}",
             "vfio": f"0000:3b:0{self.number}.0",
@@ -107,9 +106,9 @@ class Hardware:
         self.version = dice.choice(GPU_VERSIONS)
         self.is_spec_whole = True
         fake.put("/dev/vfio/vfio", "char/10:196\n")
-        for one in self.things:
-            one.name += 7 if one.kind == "vfio" else 0
-            self.plug(one)
+        for thing in self.things:
+            thing.name += 7 if thing.kind == "vfio" else 0
+            self.plug(thing)
         self.write_spec()
 
     def link(self, path: str, text: str) -> None:
@@ -130,65 +129,68 @@ class Hardware:
     def bind(self, folder: str, driver: str) -> None:
         self.link(f"{folder}/driver", f"../../../bus/pci/drivers/{driver}")
 
-    def plug(self, one: Thing) -> None:
-        one.plugged = one.healthy = True
-        if one.file:
-            self.fake.put(one.file, f"{one.code}\n")
-        if one.kind == "tty":
-            folder = self.function(f"0000:00:14.{one.number}", "8086:a36d", "0c0330", one.node)
-            self.link(f"{BY_PATH}{one.number}", f"../..{one.file[4:]}")
-            self.link(f"/sys/dev/{one.code}", f"../../{folder[5:]}/usb{one.number}/{one.file[5:]}")
-        elif one.kind == "vfio":
-            for address in (f"0000:3b:0{one.number}.0", *([f"0000:3b:0{one.number}.1"] if one.number == 0 else [])):
-                folder = self.function(address, "8086:1572", "020000", one.node)
+    def plug(self, thing: Thing) -> None:
+        thing.plugged = thing.healthy = True
+        if thing.file:
+            self.fake.put(thing.file, f"{thing.code}\n")
+        if thing.kind == "tty":
+            folder = self.function(f"0000:00:14.{thing.number}", "8086:a36d", "0c0330", thing.node)
+            self.link(f"{BY_PATH}{thing.number}", f"../..{thing.file[4:]}")
+            self.link(f"/sys/dev/{thing.code}", f"../../{folder[5:]}/usb{thing.number}/{thing.file[5:]}")
+        elif thing.kind == "vfio":
+            for address in (
+                f"0000:3b:0{thing.number}.0",
+                *([f"0000:3b:0{thing.number}.1"] if thing.number == 0 else []),
+            ):
+                folder = self.function(address, "8086:1572", "020000", thing.node)
                 self.bind(folder, "vfio-pci")
-                self.link(f"{folder}/iommu_group", f"../../../kernel/iommu_groups/{one.name}")
-        elif one.kind == "nic":
-            folder = self.function(f"0000:5e:0{one.number}.0", "8086:1593", "020000", one.node)
+                self.link(f"{folder}/iommu_group", f"../../../kernel/iommu_groups/{thing.name}")
+        elif thing.kind == "nic":
+            folder = self.function(f"0000:5e:0{thing.number}.0", "8086:1593", "020000", thing.node)
             self.bind(folder, "ice")
-            net = f"{folder}/net/ens{one.number}"
+            net = f"{folder}/net/ens{thing.number}"
             self.fake.put(f"{net}/carrier", "1\n")
-            self.link(f"/sys/class/net/ens{one.number}", f"../..{net[4:]}")
+            self.link(f"/sys/class/net/ens{thing.number}", f"../..{net[4:]}")
 
-    def unplug(self, one: Thing) -> None:
-        one.plugged = False
-        if one.file:
-            self.fake.drop(one.file)
-        if one.kind == "tty":
-            self.fake.drop(f"{BY_PATH}{one.number}")
-            self.fake.drop(f"/sys/dev/{one.code}")
-        bus = {"vfio": "0000:3b", "nic": "0000:5e"}.get(one.kind)
-        for link in sorted((self.fake.root / "sys/bus/pci/devices").glob(f"{bus}:0{one.number}.?")) if bus else ():
+    def unplug(self, thing: Thing) -> None:
+        thing.plugged = False
+        if thing.file:
+            self.fake.drop(thing.file)
+        if thing.kind == "tty":
+            self.fake.drop(f"{BY_PATH}{thing.number}")
+            self.fake.drop(f"/sys/dev/{thing.code}")
+        bus = {"vfio": "0000:3b", "nic": "0000:5e"}.get(thing.kind)
+        for link in sorted((self.fake.root / "sys/bus/pci/devices").glob(f"{bus}:0{thing.number}.?")) if bus else ():
             shutil.rmtree(link.resolve())
             link.unlink()
-        if one.kind == "nic":
-            self.fake.drop(f"/sys/class/net/ens{one.number}")
+        if thing.kind == "nic":
+            self.fake.drop(f"/sys/class/net/ens{thing.number}")
 
-    def sicken(self, one: Thing) -> bool:
-        """Make a device unhealthy, or healthy again; whether it can be."""
-        if one.kind not in ("vfio", "nic"):
+    def sicken(self, thing: Thing) -> bool:
+        """Make a device unhealthy, or healthy again; returns whether that is possible."""
+        if thing.kind not in ("vfio", "nic"):
             return False
-        one.healthy = not one.healthy
-        if one.kind == "nic":
-            self.fake.put(f"/sys/class/net/ens{one.number}/carrier", f"{int(one.healthy)}\n")
+        thing.healthy = not thing.healthy
+        if thing.kind == "nic":
+            self.fake.put(f"/sys/class/net/ens{thing.number}/carrier", f"{int(thing.healthy)}\n")
         else:
-            part = 1 if one.number == 0 else 0  # of a group of two the other one
-            self.bind(f"/sys/bus/pci/devices/0000:3b:0{one.number}.{part}", "vfio-pci" if one.healthy else "i40e")
+            part = 1 if thing.number == 0 else 0  # of a group of two the other one
+            self.bind(f"/sys/bus/pci/devices/0000:3b:0{thing.number}.{part}", "vfio-pci" if thing.healthy else "i40e")
         return True
 
     def write_spec(self) -> None:
-        """The CDI spec of a vendor's tool, with two names of each device, or its number alone."""
+        """The CDI spec of a vendor's tool, with two names for each device, or its number alone."""
         if "gpu" not in self.kinds:
             return
         names = [
-            (name, one)
-            for one in self.of("gpu")
-            if one.listed is not None
-            for name in (f"{one.listed}", *([] if self.is_counted_anew else [f"gpu-{one.number}"]))
+            (name, thing)
+            for thing in self.of("gpu")
+            if thing.listed is not None
+            for name in (f"{thing.listed}", *([] if self.is_counted_anew else [f"gpu-{thing.number}"]))
         ]
         rows = [
-            {"name": name, "containerEdits": {"deviceNodes": [{"path": one.file}], "env": [f"GPU={one.number}"]}}
-            for name, one in names
+            {"name": name, "containerEdits": {"deviceNodes": [{"path": thing.file}], "env": [f"GPU={thing.number}"]}}
+            for name, thing in names
         ]
         data = {"cdiVersion": self.version, "kind": "vendor.com/gpu", "devices": rows}
         self.fake.put(VENDOR, json.dumps(data) if self.is_spec_whole else '{"cdiVersion": ')
@@ -196,38 +198,38 @@ class Hardware:
     def of(self, kind: str) -> list[Thing]:
         return [one for one in self.things if one.kind == kind]
 
-    def free_name(self, one: Thing, dice: random.Random) -> int:
-        """The number under which a device comes back: the kernel gives the lowest one of a tty."""
-        if self.stable or one.kind not in ("tty", "vfio"):
-            return one.name
-        taken = {other.name for other in self.of(one.kind) if other.plugged}
-        free = [number for number in range(7 if one.kind == "vfio" else 0, 14) if number not in taken]
-        return free[0] if one.kind == "tty" else dice.choice(free)
+    def free_name(self, thing: Thing, dice: random.Random) -> int:
+        """The number under which a device comes back: for a tty the kernel takes the lowest one."""
+        if self.stable or thing.kind not in ("tty", "vfio"):
+            return thing.name
+        taken = {other.name for other in self.of(thing.kind) if other.plugged}
+        free = [number for number in range(7 if thing.kind == "vfio" else 0, 14) if number not in taken]
+        return free[0] if thing.kind == "tty" else dice.choice(free)
 
     def happens(
         self, dice: random.Random, held: t.Collection[Thing], *, loose: bool = False
     ) -> tuple[str, list[Thing]]:
-        """Something that happens to devices, and to which: often to one that a workload has.
+        """Do something to a device, often to one that a workload has.
 
-        A list that was set while a device was away has its link, until a tick (``loose``).
+        A list that was set while a device was missing has its link, until a tick (``loose``).
         """
         mine = [one for one in self.things if one in held]
-        one = dice.choice(mine if mine and dice.random() < 0.6 else self.things)
+        thing = dice.choice(mine if mine and dice.random() < 0.6 else self.things)
         act = dice.choice(["plug", "plug", "plug", "sicken", "sicken", "swap", "spec", "link"])
         if act == "spec" and "gpu" in self.kinds:
             self.is_spec_whole = not self.is_spec_whole or dice.random() < 0.7
             self.version = dice.choice(GPU_VERSIONS)
             self.write_spec()
             return f"the spec is made again, {self.version}, whole: {self.is_spec_whole}", self.of("gpu")
-        if act == "link" and one.kind == "tty" and one.plugged:
-            # udev makes a link anew, and systemd looks for it meanwhile.
-            self.fake.drop(f"{BY_PATH}{one.number}")
+        if act == "link" and thing.kind == "tty" and thing.plugged:
+            # udev makes a link again, while systemd looks for it.
+            self.fake.drop(f"{BY_PATH}{thing.number}")
             self.fake.systemctl("daemon-reload")
-            self.link(f"{BY_PATH}{one.number}", f"../..{one.file[4:]}")
-            return f"the link of {one.ident} is away for a moment", [one] if loose else []
-        if act == "sicken" and one.plugged and self.sicken(one):
-            return f"{one.ident} is {'healthy' if one.healthy else 'unhealthy'}", [one]
-        several = [other for other in self.of(one.kind) if other.plugged] if act == "swap" else [one]
+            self.link(f"{BY_PATH}{thing.number}", f"../..{thing.file[4:]}")
+            return f"the link of {thing.ident} is away for a moment", [thing] if loose else []
+        if act == "sicken" and thing.plugged and self.sicken(thing):
+            return f"{thing.ident} is {'healthy' if thing.healthy else 'unhealthy'}", [thing]
+        several = [other for other in self.of(thing.kind) if other.plugged] if act == "swap" else [thing]
         said = []
         for other in several:
             if other.plugged:
@@ -241,12 +243,12 @@ class Hardware:
         return "; ".join(said) or "no device is there", several
 
     def count_anew(self, dice: random.Random) -> str:
-        """The vendor's tool makes its spec again: of the devices that are there, from 0 on."""
+        """The vendor's tool makes its spec again and numbers the present devices from 0 on."""
         there = [one for one in self.of("gpu") if one.plugged]
         if dice.random() < 0.4:
             dice.shuffle(there)
-        for one in self.of("gpu"):
-            one.listed = there.index(one) if one.plugged else None
+        for thing in self.of("gpu"):
+            thing.listed = there.index(thing) if thing.plugged else None
         self.is_spec_whole = True
         self.write_spec()
         return f"the spec counts {', '.join(f'{one.ident} as {one.listed}' for one in there) or 'nothing'}"
@@ -254,27 +256,27 @@ class Hardware:
     def shuffle(self, dice: random.Random) -> None:
         """What a reboot does to names."""
         there = [one for one in self.things if one.plugged]
-        for one in there:
-            self.unplug(one)
-        for one in dice.sample(there, len(there)):
-            one.name = self.free_name(one, dice)
-            self.plug(one)
+        for thing in there:
+            self.unplug(thing)
+        for thing in dice.sample(there, len(there)):
+            thing.name = self.free_name(thing, dice)
+            self.plug(thing)
 
     def called(self, ids: t.Iterable[str]) -> set[Thing]:
         """The devices that Corral's ids mean now."""
         return {one for name in ids for one in self.things if one.is_called(name)}
 
     def meant(self, rows: t.Iterable[Row]) -> set[Thing]:
-        """The devices of these rows of grants. What a spec counts otherwise is still the same, by its file."""
-        found = set()
+        """The devices of these rows of grants. A device that a spec renumbered is still the same, by its file."""
+        things = set()
         for row in rows:
             own = {one for one in self.of("gpu") if one.file in row.keys} if self.is_counted_anew else set()
             listed = {one for one in own if one.listed is not None}
-            found |= listed or self.called([row.ident]) or own
-        return found
+            things |= listed or self.called([row.ident]) or own
+        return things
 
     def of_resource(self, row: Data) -> list[Thing]:
-        """The devices that a resource of a profile is about."""
+        """The devices that a resource of a profile matches."""
         match = row["match"]
         kind = next(kind for kind in KINDS if match in (*MATCHES[kind], *BY_NAME.get(kind, ())))
         if match == {"cdi": "vendor.com/gpu=0"}:
@@ -285,8 +287,8 @@ class Hardware:
 
     def given_by(self, row: Data) -> list[Thing]:
         """The devices that a resource of a profile can give."""
-        found = [one for one in self.of_resource(row) if one.plugged and (one.kind != "gpu" or self.is_spec_whole)]
-        return [one for one in found if one.healthy or (one.kind == "nic" and not row.get("require_link"))]
+        things = [one for one in self.of_resource(row) if one.plugged and (one.kind != "gpu" or self.is_spec_whole)]
+        return [one for one in things if one.healthy or (one.kind == "nic" and not row.get("require_link"))]
 
     def resource(self, kind: str, dice: random.Random, name: str = "") -> Data:
         """A resource with the devices of a kind, perhaps under another name."""
@@ -301,7 +303,7 @@ class Hardware:
 
 
 def asks(dice: random.Random, row: Data, resources: t.Sequence[Data]) -> Data:
-    """The workload with devices that it asks for."""
+    """The workload with the devices that it requests."""
     row = json.loads(json.dumps(row))
     row["limits"]["cpu"] = dice.choice([row["limits"]["cpu"], 1, "100m", "100m"])
     for resource in dice.sample(list(resources), min(dice.choice([0, 1, 1, 1, 2]), len(resources))):
@@ -310,7 +312,7 @@ def asks(dice: random.Random, row: Data, resources: t.Sequence[Data]) -> Data:
 
 
 def changed_profile(dice: random.Random, hardware: Hardware, before: Data) -> tuple[str, Data]:
-    """What is changed about devices, and the profile with that."""
+    """The change of the devices, as text, and the changed profile."""
     data: Data = json.loads(json.dumps(before))
     rows, resources = data["workloads"], data["devices"]
     what = dice.choice(["asks", "asks", "name", "name only", "match", "match", "leaves"])
@@ -347,7 +349,7 @@ def changed_profile(dice: random.Random, hardware: Hardware, before: Data) -> tu
 
 
 class Users:
-    """Who may use what on a node. ``wrong`` is what must be empty, ``counts`` what happened."""
+    """Who may use which device of a node. ``wrong`` must stay empty; ``counts`` has the events."""
 
     def __init__(self, fake: Node, hardware: Hardware, counts: t.MutableMapping[str, int]) -> None:
         self.fake, self.hardware, self.counts = fake, hardware, counts
@@ -368,25 +370,25 @@ class Users:
         self.open_before = {unit: (run, self.opens(unit) or set()) for unit, (run, dummy) in self.given.items()}
 
     def opens(self, unit: str) -> set[Thing] | None:
-        """What the kernel lets a service open; None: all."""
+        """The devices that the kernel lets a service open; None: all."""
         program = self.fake.systemd.programs.get(unit)
         return None if program is None else {one for one in self.hardware.things if one.plugged and one.code in program}
 
     def things(self, unit: str) -> set[Thing]:
-        """What a run was given."""
+        """The devices that a run was given."""
         return self.told(self.given[unit][1], self.files.get(unit, frozenset()))
 
     def told(self, ids: Ids, files: Ids) -> set[Thing]:
-        """What a run with these ids and files in its environment was given. A number in a spec may be another device's by now."""
-        found = self.hardware.called(ids)
+        """The devices that a run was given, by the ids and files in its environment. A spec may have renumbered devices since."""
+        things = self.hardware.called(ids)
         if not self.hardware.is_counted_anew or not ids:
-            return found
-        return {one for one in found if one.kind != "gpu"} | {
-            one for one in self.hardware.of("gpu") if one.file in files
+            return things
+        return {one for one in things if one.kind != "gpu"} | {
+            thing for thing in self.hardware.of("gpu") if thing.file in files
         }
 
     def look(self) -> None:
-        """At any moment: what runs has what it was given, and no other one has that."""
+        """At any moment each run has its devices, and no other run has them."""
         self.note_runs()
         units = sorted(self.given)
         for index, unit in enumerate(units):
@@ -411,7 +413,7 @@ class Users:
             self.wrong.append(f"{what} {', '.join(names)}")
 
     def note_runs(self) -> None:
-        """Runs that began and ended."""
+        """Note the runs that began and ended."""
         for unit in [unit for unit in self.given if unit not in self.fake.runs]:
             del self.given[unit]
         for unit, run in self.fake.runs.items():
@@ -425,9 +427,9 @@ class Users:
             mine = self.things(unit)
             if ids:
                 self.counts["runs with devices"] += 1
-            for one in mine:
-                self.counts["passed to another"] += self.earlier.get(one.ident, unit) != unit
-                self.earlier[one.ident] = unit
+            for thing in mine:
+                self.counts["passed to another"] += self.earlier.get(thing.ident, unit) != unit
+                self.earlier[thing.ident] = unit
             if not (self.loose or unit in self.bare):
                 opens = self.opens(unit)
                 mine = {one for one in mine if one.plugged and one.healthy and one.file}
@@ -440,7 +442,7 @@ class Users:
                         self.tell(f"{unit} begins and may open without a grant", (one.ident for one in strange))
 
     def after_step(self) -> list[str]:
-        """What is wrong after a step: with who has what, and with what a run had before it."""
+        """The faults after a step: of the devices of runs, and of the devices that a run had before."""
         self.look()
         for unit, (run, before) in self.open_before.items():
             now = self.opens(unit)
@@ -452,7 +454,7 @@ class Users:
         return found
 
     def happened(self, things: t.Iterable[Thing]) -> None:
-        """Devices went or came: lists that were made before may mean others now."""
+        """Devices went or came: older lists may mean other devices now."""
         self.touched |= set(things)
         self.loose = True
         self.stale |= self.lost
@@ -462,13 +464,13 @@ class Users:
         self.counts["back while held"] += any(one in held and one.plugged for one in things)
 
     def damaged(self) -> None:
-        """The checkpoint was damaged: where both copies are, what runs keeps what it has until it stops, and may have no grant."""
+        """The checkpoint was damaged: where both copies are, a run keeps its devices until it stops, and may have no grant."""
         if not (is_whole(self.fake) or is_whole(self.fake, ".previous")):
             self.lost |= set(self.given)
             self.stale |= self.lost if self.loose else set()
 
     def taken_by_hand(self, unit: str) -> None:
-        """An administrator removed files of a unit, as that of its list may be: it has the list again after a whole tick."""
+        """An administrator removed files of a unit, perhaps the file of its list: after a whole tick the unit has the list again."""
         self.open_before.pop(unit, None)
         self.bare.add(unit)
 
@@ -477,7 +479,7 @@ class Users:
         return self.hardware.meant(row for rows in self.rows().values() for row in rows)
 
     def give_up(self) -> None:
-        """Corral goes, or its profile: what runs is to lose its devices."""
+        """Corral goes, or its profile: the runs lose their devices."""
         self.note_runs()
         self.given = {unit: (run, frozenset()) for unit, (run, dummy) in self.given.items()}
 
@@ -504,9 +506,9 @@ class Users:
             mine = {one for one in self.things(unit) if one.plugged and one.healthy and one.file and self.is_known(one)}
             self.tell(f"after a tick {unit} may not open", (one.ident for one in mine - opens))
 
-    def is_known(self, one: Thing) -> bool:
-        """Whether the vendor's spec of a device, if any, can be read: Corral does not find it else."""
-        return one.kind != "gpu" or (self.hardware.is_spec_whole and one.listed is not None)
+    def is_known(self, thing: Thing) -> bool:
+        """Whether Corral can find a device: the vendor's spec, if any, can be read."""
+        return thing.kind != "gpu" or (self.hardware.is_spec_whole and thing.listed is not None)
 
     def at_rest(
         self,
@@ -515,9 +517,9 @@ class Users:
         asked: t.Mapping[str, Data],
         resources: t.Container[str],
     ) -> None:
-        """Ticks have nothing to do. ``units`` are those of the workloads, ``asked`` the limits that these declare.
+        """Check a node where ticks have nothing to do. ``units`` are those of the workloads, ``asked`` the limits that these declare.
 
-        What is gone of a resource that is declared no longer (it is in none of ``resources``) is not missed.
+        A missing device is no fault where its resource is not declared any more (it is in none of ``resources``).
         """
         rows = {name: held for name, held in self.rows().items() if held}
         named = " ".join(f"{one['subject']} {one['reason']}" for one in items)
@@ -530,19 +532,19 @@ class Users:
             if unit not in self.fake.runs and workload in asked and workload not in named and have != wanted:
                 self.wrong.append(f"at rest {workload} asks for {wanted}, and has {have}")
             known = [row for row in held if row.resource in resources]
-            for one in self.hardware.meant(known):
-                if not one.plugged and not any(row.ident in named for row in held):
-                    self.wrong.append(f"at rest {workload} has {one.ident}, which is gone, and no item says so")
+            for thing in self.hardware.meant(known):
+                if not thing.plugged and not any(row.ident in named for row in held):
+                    self.wrong.append(f"at rest {workload} has {thing.ident}, which is gone, and no item says so")
             may = self.listed(unit)
             mine = {one for one in self.hardware.meant(held) if one.plugged and one.file}
             mine = {one for one in mine if one.healthy and self.is_known(one)}
             if may is not None and unit not in named:
                 self.tell(f"at rest {unit} is not to open", (one.ident for one in mine - may))
                 others = {
-                    one
+                    thing
                     for name, theirs in rows.items()
                     if units[name] != unit  # under another name of its workload
-                    for one in self.hardware.meant(theirs)
+                    for thing in self.hardware.meant(theirs)
                 }
                 self.tell(f"at rest {unit} is to open others' ", (one.ident for one in (may - mine) & others))
         files = {f"{units[workload]}.env" for workload in rows}
@@ -575,36 +577,36 @@ class Users:
         except LookupError:
             return None
         return {
-            one
-            for one in self.hardware.things
-            if one.file and one.plugged and f"/dev/{one.code}" in {entry.split()[0] for entry in entries}
+            thing
+            for thing in self.hardware.things
+            if thing.file and thing.plugged and f"/dev/{thing.code}" in {entry.split()[0] for entry in entries}
         }
 
     def spec_rows(self) -> dict[str, set[str]]:
         """The device files that Corral's CDI specs give, by the names of their devices."""
-        found: dict[str, set[str]] = {}
+        rows: dict[str, set[str]] = {}
         for file in sorted((self.fake.root / SPECS[1:]).glob("corral*.json")):
             for row in json.loads(file.read_text())["devices"]:
-                found[row["name"]] = {one["path"] for one in row["containerEdits"].get("deviceNodes", ())}
-        return found
+                rows[row["name"]] = {one["path"] for one in row["containerEdits"].get("deviceNodes", ())}
+        return rows
 
     def free(self, row: Data) -> int | None:
-        """How many devices of a resource nobody has; None where a device that is gone may still be meant, or no grant tells of a run."""
+        """The number of devices of a resource without a holder; None where a missing device may have one, or no grant tells of a run."""
         held = self.held()
         if self.lost or (any(not one.plugged for one in held) and not self.hardware.stable):
             return None
         return len([one for one in self.hardware.given_by(row) if one not in held])
 
     def left(self) -> list[str]:
-        """What a removal left."""
+        """The files that a removal left."""
         root = self.fake.root
-        found = [
+        paths = [
             root / FOLDER[1:],
             *(root / SPECS[1:]).glob("corral*"),
             *root.glob("run/systemd/system.control/*/50-D*"),
         ]
-        found += [*root.glob("etc/systemd/system/*/10-corral*")]
-        return [f"after the removal there is {one.relative_to(root)}" for one in found if one.exists()]
+        paths += [*root.glob("etc/systemd/system/*/10-corral*")]
+        return [f"after the removal there is {one.relative_to(root)}" for one in paths if one.exists()]
 
 
 def damage(fake: Node, dice: random.Random) -> str:

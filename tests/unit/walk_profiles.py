@@ -1,7 +1,7 @@
 # Copyright (c) 2026 Corral contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The profiles of a random walk (walk.py): the first one, and the same with one thing changed."""
+"""The profiles of a random walk (walk.py): the first one, and changed ones."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def workload(dice: random.Random, name: str) -> Data:
 
 
 def tenant(dice: random.Random, resources: t.Sequence[Data] = ()) -> Data:
-    """A tenant of some of the workloads, with limits that some of them meet, and a quota of each of these resources of devices."""
+    """A tenant of some of the workloads, with limits that some of them meet, and a quota of each of these device resources."""
     hard = {"requests.cpu": dice.choice([1, 3, 6]), "limits.memory": dice.choice(["16Mi", "64Mi"]), "limits.pids": 64}
     hard.update({f"requests.{one['name']}": dice.choice([1, 2]) for one in resources})
     units = dice.choice([["alpha.service", "batch@*.service"], ["*.service"], ["b*.service"]])
@@ -68,7 +68,7 @@ def renamed(dice: random.Random, before: Data) -> tuple[str, Data]:
 
 
 def other_slices(dice: random.Random, before: Data) -> tuple[str, Data]:
-    """What is changed, and the profile in which other slices are reserved and shared."""
+    """The change, as text, and the profile with other reserved and shared slices."""
     data: Data = json.loads(json.dumps(before))
     pool, choice = dice.choice(
         [
@@ -81,7 +81,7 @@ def other_slices(dice: random.Random, before: Data) -> tuple[str, Data]:
 
 
 def changed_profile(dice: random.Random, before: Data) -> tuple[str, Data]:
-    """What is changed, and the profile with that one thing in it changed."""
+    """The change, as text, and the profile with that one change."""
     data: Data = json.loads(json.dumps(before))
     cpu = data["cpu"]
     rows = {row["name"]: row for row in data["workloads"]}

@@ -1,11 +1,11 @@
 # Copyright (c) 2026 Corral contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an administrator of a random walk (walk.py) sets of slices by systemctl set-property, and what is to become of it.
+"""The properties of slices that an administrator of a random walk (walk.py) sets by systemctl set-property, and their fate.
 
-A persistent set-property is a file below /etc/systemd/system.control. What was set before Corral had a unit is an original:
-Corral may remove the file, and then the file comes back with the same text, at the latest when Corral goes. What is set
-later is drift: once Corral removed it, it is gone. Corral never writes such a file of its own.
+A persistent set-property is a file below /etc/systemd/system.control. A value that was set before Corral had a unit is an original: Corral
+may remove the file, and then the file comes back with the same text, at the latest when Corral goes. A later value is drift: once Corral
+removed it, it is gone. Corral never writes such a file of its own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LIMITS = ("MemoryMax=33554432", "TasksMax=77", "CPUWeight=300", "CPUWeight=50")
 def assignment(
     dice: random.Random, cpus: t.Sequence[int], owned: t.Mapping[str, Cpus], own: t.Sequence[str]
 ) -> tuple[str, str]:
-    """A unit, and what is set of it; ``owned`` are the CPUs of exclusive slices, ``own`` those that exist."""
+    """A unit, and the assignment for it; ``owned`` are the CPUs of exclusive slices, ``own`` the existing ones."""
     unit = dice.choice((*SHARED, *SHARED, *OWN, *own))
     if dice.random() < (0.5 if unit in (*OWN, *own) else 0.15):
         return unit, dice.choice(LIMITS)
@@ -38,25 +38,25 @@ def assignment(
 
 
 def files(root: Path) -> list[Path]:
-    """What set-property wrote and what is set live, Corral's own included."""
+    """The files of set-property, persistent and live, Corral's own included."""
     return sorted(one for base in (PERSISTENT, RUNTIME, TRANSIENT) for one in (root / base).rglob("*.conf"))
 
 
 def in_force(fake: Node) -> dict[str, t.Any]:
     """The requested CPUs and the limits of the slices at the top and of Corral's."""
-    found: dict[str, t.Any] = {}
+    values: dict[str, t.Any] = {}
     for path, group in fake.systemd.cgroups.items():
         if path.endswith((".slice", ".scope")) and ("/" not in path or path.startswith("corral")):
-            found[f"cpuset.cpus of {path}"] = sorted(group.requested or ())
-            found[f"cpuset.cpus.partition of {path}"] = group.partition
+            values[f"cpuset.cpus of {path}"] = sorted(group.requested or ())
+            values[f"cpuset.cpus.partition of {path}"] = group.partition
             if path.startswith("corral"):
-                found[f"pids.max of {path}"] = group.pids
-                found.update({f"{name} of {path}": value for name, value in group.values.items()})
-    return found
+                values[f"pids.max of {path}"] = group.pids
+                values.update({f"{name} of {path}": value for name, value in group.values.items()})
+    return values
 
 
 def not_in_force(fake: Node, left_out: t.Container[str]) -> list[str]:
-    """Which slices do not have the CPUs that their files say, but for some units: to be asked after a removal."""
+    """The slices without the CPUs of their files, except for some units; valid after a removal."""
     systemd, found = fake.systemd, []
     for name, unit in systemd.units.items():
         group = systemd.cgroups.get(name)
@@ -71,7 +71,7 @@ def not_in_force(fake: Node, left_out: t.Container[str]) -> list[str]:
 
 
 class SetFiles:
-    """The files of a persistent set-property below the tree ``root``: as the administrator left them, and what is to come back."""
+    """The files of a persistent set-property below the tree ``root``: as the administrator left them, and which come back."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -80,10 +80,8 @@ class SetFiles:
         self.restored: set[str] = (
             set()
         )  # those that Corral brought back; a removal that did not end may do so once more
-        self.uncertain = (
-            False  # a run of Corral's did not end: what it had recorded may come back, and counts as it did then
-        )
-        self.unset: set[str] = set()  # the units of which a hand removed what was set live
+        self.uncertain = False  # a run of Corral's did not end: its recorded originals may come back
+        self.unset: set[str] = set()  # the units whose live values a hand removed
         self.ever: dict[str, set[str]] = {}  # all that a hand wrote
         self.left: dict[str, str] = {}  # as they are, by what a hand or Corral did last
         self.original: set[str] = set()  # those of them that come back when Corral removes them
@@ -92,12 +90,12 @@ class SetFiles:
 
     def now(self) -> dict[str, str]:
         """The files that exist."""
-        found = (self.root / PERSISTENT).rglob("*.conf")
-        return {str(one.relative_to(self.root / PERSISTENT)): one.read_text() for one in found}
+        paths = (self.root / PERSISTENT).rglob("*.conf")
+        return {str(one.relative_to(self.root / PERSISTENT)): one.read_text() for one in paths}
 
     @contextlib.contextmanager
     def by_hand(self, is_ruled: t.Callable[[str], bool]) -> t.Iterator[None]:
-        """What an administrator does to the files."""
+        """The acts of an administrator on the files."""
         before = self.now()
         yield
         now = self.now()
@@ -119,13 +117,13 @@ class SetFiles:
                 self.gone.pop(path, None)
         for path in before.keys() - now.keys():
             if path in self.gone or path in self.restored or self.uncertain:
-                self.either.add(path)  # What was there before Corral, or nothing: he saw neither.
+                self.either.add(path)  # The original, or nothing: neither was observed.
                 self.gone.setdefault(path, before[path])
         self.bare |= self.ruled - self.with_dropins()
         self.left = now
 
     def after_step(self) -> list[str]:
-        """What Corral did wrong to the files in a step."""
+        """The faults of Corral with the files in a step."""
         now, wrong = self.now(), []
         for path, text in now.items():
             if self.left.get(path) == text:
@@ -152,11 +150,11 @@ class SetFiles:
 
     def with_dropins(self) -> set[str]:
         """The units that have a drop-in of Corral's."""
-        found = (self.root / "etc/systemd/system").glob("*.d/10-corral-*.conf")
-        return {one.parent.name[: -len(".d")] for one in found}
+        dropins = (self.root / "etc/systemd/system").glob("*.d/10-corral-*.conf")
+        return {one.parent.name[: -len(".d")] for one in dropins}
 
     def after_removal(self) -> list[str]:
-        """What is wrong with the files once Corral is gone."""
+        """The faults with the files once Corral is gone."""
         wrong, now = self.after_step(), self.now()
         for path, text in self.gone.items():
             if path not in now and path not in self.either:
