@@ -532,7 +532,7 @@ class Node:
 
 
 # Makes a node to which a function was done (see the fixture ``made_once``).
-MadeOnce = t.Callable[[t.Callable[[Node], None]], Node]
+MadeOnce = t.Callable[..., Node]
 
 
 def shown(path: str) -> str:

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import io
 import os
 import sys
 import typing as t
@@ -77,6 +79,14 @@ def command(host: Host, *words: str) -> int:
         return grant_service.run(host, words)
     args = PARSER().parse_args(list(words))
     return commands.handler(words[0])(host, args)
+
+
+def printed(host: Host, *words: str, code: int | None = 0) -> str:
+    """What one command of a person at the node prints; it ends with this code, None for any."""
+    with contextlib.redirect_stdout(io.StringIO()) as output:
+        found = command(host, *words)
+    assert code in (None, found), output.getvalue()
+    return output.getvalue()
 
 
 def tick(host: Host, *, by_timer: bool = True, at_boot: bool = False) -> int:

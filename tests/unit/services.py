@@ -51,6 +51,13 @@ def start(fake: Node, unit: str, host: NodeHost | None = None) -> Run | None:
     return None
 
 
+def running(fake: Node, unit: str) -> Run:
+    """A start that nothing refuses."""
+    run = start(fake, unit)
+    assert run is not None, fake.said
+    return run
+
+
 def proceed(fake: Node, unit: str, host: NodeHost | None = None) -> Run | None:
     """A start whose holder is active: the units that each start requires, the assertions, and the process.
 

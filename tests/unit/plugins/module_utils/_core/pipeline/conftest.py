@@ -12,6 +12,7 @@ from pathlib import Path
 
 import node
 import pytest
+import runs
 import trees
 from _core.host import apply_step
 
@@ -27,8 +28,8 @@ TEMPLATE = tempfile.TemporaryDirectory(dir=MEMORY)
 trees.build(Path(TEMPLATE.name), node.MACHINE)
 
 
-# Nodes to which something was done, each once.
-PREPARED: dict[t.Callable[[node.Node], None], node.Node] = {}
+# Nodes to which something was done, each once: by what was done, and how the node was made.
+PREPARED: dict[tuple[object, ...], node.Node] = {}
 PREPARED_FOLDER = tempfile.TemporaryDirectory(dir=MEMORY)
 
 
@@ -80,15 +81,16 @@ def make(template: Path, folder: Path, watched: list[node.Node], quick: None) ->
 def made_once(make: Make, folder: Path, watched: list[node.Node]) -> node.MadeOnce:
     """Makes a node to which something was done: it is done once, and each test has a copy of that node.
 
-    What is done gets a fresh node. What it keeps elsewhere than on the node, a test with a copy does not see.
+    What is done gets a fresh node, with these options. What it keeps elsewhere than on the node, a test with a copy does not see.
     """
 
-    def copy_of(prepare: t.Callable[[node.Node], None]) -> node.Node:
-        if prepare not in PREPARED:
-            fresh = make()
+    def copy_of(prepare: t.Callable[[node.Node], None], **options: t.Any) -> node.Node:
+        key = (prepare, *sorted(options.items()))
+        if key not in PREPARED:
+            fresh = make(**options)
             prepare(fresh)
-            PREPARED[prepare] = fresh.clone(Path(PREPARED_FOLDER.name) / str(len(PREPARED)))
-        copy = PREPARED[prepare].clone(folder / f"node{len(watched)}")
+            PREPARED[key] = fresh.clone(Path(PREPARED_FOLDER.name) / str(len(PREPARED)))
+        copy = PREPARED[key].clone(folder / f"node{len(watched)}")
         copy.seen = []
         watched.append(copy)
         return copy
@@ -100,3 +102,15 @@ def made_once(make: Make, folder: Path, watched: list[node.Node]) -> node.MadeOn
 def fake(make: Make) -> node.Node:
     """One fresh node."""
     return make()
+
+
+@pytest.fixture
+def converged(made_once: node.MadeOnce) -> node.Node:
+    """A node after a rollout."""
+    return made_once(runs.converged)
+
+
+@pytest.fixture
+def with_agent(made_once: node.MadeOnce) -> node.Node:
+    """A node after a rollout, with the agent."""
+    return made_once(runs.kept)
