@@ -8,13 +8,14 @@ from __future__ import annotations
 import collections
 import contextlib
 import copy
+import functools
 import json
 import os
 import random
 import shutil
 import typing as t
-from pathlib import Path
 
+import failing
 import node
 import pytest
 import runs
@@ -30,13 +31,13 @@ from _core.model.profile import profile
 from _core.model.status import command_shapes
 from _core.model.values.errors import CorralError
 from _core.pipeline import admit_workload, applying, planning
-from example_counts import LONG, in_turn
+from example_counts import LONG
+from services import running
 from shapes import misfits
 from shared_data import REPOSITORY
-from test_workloads import lines_of, status
+from test_workloads import in_sync, lines_of, status, ticks_until_quiet
 
 Make = t.Callable[..., node.Node]
-Act = t.Callable[[node.Node, node.NodeHost], object]
 CHECKPOINT = "/var/lib/corral/checkpoint.json"
 SPEC = "/run/cdi/corral.node-grant.json"
 NEWER_SPEC = "/run/cdi/corral.node-grant-0.5.0.json"
@@ -125,8 +126,7 @@ def roll_out(fake: node.Node, data: dict[str, t.Any] | None = None) -> Outcome:
 
 def make_rolled(fake: node.Node) -> None:
     """A node with the profile and its agent, on which the first workload runs."""
-    equip(fake)
-    assert not runs.install(fake.host()).error
+    equip_with_agent(fake)
     assert roll_out(fake).remaining == ()
     assert services.start(fake, DPDK), fake.said
     in_sync(fake)
@@ -138,21 +138,21 @@ def rolled(made_once: node.MadeOnce) -> node.Node:
     return made_once(make_rolled)
 
 
-def in_sync(fake: node.Node) -> None:
-    code = runs.tick(fake.host())
-    assert code == 0, status(fake)["items"] or status(fake)["error"]
+def equip_with_agent(fake: node.Node) -> None:
+    equip(fake)
+    assert not runs.install(fake.host()).error
+
+
+@pytest.fixture
+def fake(made_once: node.MadeOnce) -> node.Node:
+    """A node with the devices, the units and the agent, and no profile yet."""
+    return made_once(equip_with_agent)
 
 
 def held(fake: node.Node) -> dict[str, list[str]]:
     """Who has which devices, as the checkpoint has it."""
     rows = json.loads(fake.get(CHECKPOINT))["data"]["grants"]
     return {row["workload"]: [one[2] for one in row["devices"]] for row in rows if row.get("devices")}
-
-
-def running(fake: node.Node, unit: str) -> node.Run:
-    run = services.start(fake, unit)
-    assert run is not None, fake.said
-    return run
 
 
 def spec(fake: node.Node) -> dict[str, t.Any]:
@@ -225,11 +225,9 @@ def test_an_instance_with_an_escaped_name_has_its_environment(rolled: node.Node)
 
 @pytest.mark.parametrize("enabled", [False, True])
 def test_what_a_unit_may_open_by_its_own_file_stays(fake: node.Node, enabled: bool) -> None:
-    equip(fake)
     services.add(fake, SERIAL, lines="DeviceAllow=/dev/kvm\nDeviceAllow=char-tun  rw\n")
     if enabled:  # systemd keeps it loaded when it has stopped: what was set is not read from its files again.
         fake.put(f"/etc/systemd/system/multi-user.target.wants/{SERIAL}", "")
-    assert not runs.install(fake.host()).error
     roll_out(fake)
     assert running(fake, SERIAL).devices == {"/dev/kvm", "char-tun", LINKS[0]}
     in_sync(fake)
@@ -275,9 +273,7 @@ def test_a_second_run_and_a_tick_change_nothing(rolled: node.Node) -> None:
 
 
 def test_a_unit_that_is_installed_later_is_given_its_devices_then(fake: node.Node) -> None:
-    equip(fake)
     fake.drop(f"/usr/lib/systemd/system/{DPDK}")
-    assert not runs.install(fake.host()).error
     assert roll_out(fake).remaining == ()
     in_sync(fake)
     services.add(fake, DPDK)
@@ -289,25 +285,19 @@ def test_a_unit_that_is_installed_later_is_given_its_devices_then(fake: node.Nod
 def test_a_list_that_systemd_refuses_is_drift_in_a_tick_and_stops_a_start(rolled: node.Node) -> None:
     rolled.drop("/run/systemd/system.control/dpdk.service.d/50-DeviceAllow.conf")
     rolled.put(f"{FOLDER}/{DPDK}.env", "")
-    host = rolled.clone(rolled.root.with_name("probe")).host()
-    runs.tick(host)
-    number = next(index for index, act in enumerate(host.acts, 1) if "DeviceAllow=" in act)
+    number = failing.number_of(rolled, runs.tick, "DeviceAllow=")
     assert runs.tick(rolled.host("error", number)) == 2
     assert [(one["subject"], one["property"]) for one in status(rolled)["items"]] == [(DPDK, "DeviceAllow")]
     assert runs.tick(rolled.host()) == 2
     in_sync(rolled)
-    host = rolled.clone(rolled.root.with_name("second")).host()
-    services.start(host.node, SERIAL, host)
-    number = next(index for index, act in enumerate(host.acts, 1) if "DeviceAllow=" in act)
+    number = failing.number_of(rolled, starts, "DeviceAllow=")
     assert services.start(rolled, SERIAL, rolled.host("error", number)) is None
     assert "serial" not in held(rolled)
     assert not rolled.has(f"{FOLDER}/{SERIAL}.env")
 
 
 def test_the_example_gives_a_card_and_modems(fake: node.Node) -> None:
-    equip(fake)
     services.add(fake, "reader@.service")
-    assert not runs.install(fake.host()).error
     example = yaml.safe_load((REPOSITORY / "examples" / "devices.yml").read_text(encoding="utf-8"))
     assert roll_out(fake, example).remaining == ()
     run = running(fake, DPDK)
@@ -328,24 +318,20 @@ def test_nothing_is_delivered_where_no_grant_can_be_kept(make: Make) -> None:
     assert not fake.has(SPEC)
 
 
-def test_a_list_is_taken_back_though_its_record_was_removed(rolled: node.Node) -> None:
+@pytest.mark.parametrize("by", ["tick", "removal"])
+def test_a_list_is_taken_back_though_its_record_was_removed(rolled: node.Node, by: str) -> None:
     running(rolled, SERIAL)
     services.stop(rolled, SERIAL, rolled.host("killed", 1))
     rolled.drop(f"{FOLDER}/{SERIAL}.env")
-    runs.tick(rolled.host())
-    assert "serial" not in held(rolled)
+    if by == "tick":
+        runs.tick(rolled.host())
+        assert "serial" not in held(rolled)
+        in_sync(rolled)
+    else:
+        services.stop(rolled, DPDK)
+        assert runs.remove(rolled.host()).error == ""
+        assert services.allowed(rolled, SERIAL) is None
     assert not rolled.has(f"/run/systemd/system.control/{SERIAL}.d")
-    in_sync(rolled)
-
-
-def test_a_removal_takes_a_list_back_though_its_record_was_removed(rolled: node.Node) -> None:
-    running(rolled, SERIAL)
-    services.stop(rolled, SERIAL, rolled.host("killed", 1))
-    rolled.drop(f"{FOLDER}/{SERIAL}.env")
-    services.stop(rolled, DPDK)
-    assert runs.remove(rolled.host()).error == ""
-    assert not rolled.has(f"/run/systemd/system.control/{SERIAL}.d")
-    assert services.allowed(rolled, SERIAL) is None
 
 
 @pytest.mark.parametrize("reload_applies", [True, False])
@@ -368,9 +354,7 @@ def test_a_removal_takes_from_the_kernel_what_a_revert_by_hand_left_there(
 
 def test_what_systemd_refuses_to_take_back_holds_up_no_release(rolled: node.Node) -> None:
     running(rolled, SERIAL)
-    host = rolled.clone(rolled.root.with_name("probe")).host()
-    services.stop(host.node, SERIAL, host)
-    number = next(index for index, act in enumerate(host.acts, 1) if "DeviceAllow=" in act)
+    number = failing.number_of(rolled, lambda host: services.stop(host.node, SERIAL, host), "DeviceAllow=")
     services.stop(rolled, SERIAL, rolled.host("error", number))
     assert "serial" not in held(rolled)
     assert running(rolled, JOB).devices == {LINKS[0]}
@@ -405,7 +389,6 @@ def test_containers_are_given_them_by_a_cdi_spec(rolled: node.Node) -> None:
 
 
 def test_containers_of_a_pod_have_a_device_each_in_the_spec(fake: node.Node) -> None:
-    equip(fake)
     containers = [
         {"name": "setup", "role": "init", "requests": {TTY: 1}},
         {"name": "app", "requests": {TTY: 1}},
@@ -444,7 +427,6 @@ TRAIN = {"name": "train", "match": {"unit": SERIAL}, "requests": {"vendor.com/gp
 
 
 def plug_gpus(fake: node.Node) -> None:
-    equip(fake)
     for number in (0, 1):
         fake.put(f"/dev/gpu{number}", f"char/195:{number}\n")
     fake.put("/etc/cdi/vendor.json", json.dumps(GPU_SPEC))
@@ -509,6 +491,20 @@ def counted_anew(*numbers: int) -> str:
     return json.dumps({**GPU_SPEC, "devices": rows})
 
 
+def roll_out_jobs(
+    fake: node.Node, names: str = "ab", hold: str = "running", has_places: bool = False, match: str = "vendor.com/gpu"
+) -> None:
+    """Two GPUs, and a workload job@NAME.service for each name, which asks for one; the first one holds as ``hold`` says."""
+    plug_gpus(fake)
+    for number in (0, 1) if has_places else ():
+        in_sysfs(fake, number)
+    rows = [
+        {"name": f"job{one}", "match": {"unit": f"job@{one}.service"}, "hold": how, "requests": {"vendor.com/gpu": 1}}
+        for one, how in zip(names, (hold, *("running" for dummy in names)))
+    ]
+    roll_out(fake, profile_with(devices=[{"name": "vendor.com/gpu", "match": {"cdi": match}}], workloads=rows))
+
+
 def in_sysfs(fake: node.Node, number: int) -> None:
     """The place of a GPU in sysfs."""
     folder = f"/sys/devices/pci0000:00/0000:00:0{number + 1}.0/gpu/gpu{number}"
@@ -523,12 +519,7 @@ def test_a_gpu_that_is_gone_is_not_taken_for_the_next_one_that_the_spec_counts_i
     fake: node.Node, has_places: bool
 ) -> None:
     """What a vendor's tool writes once a GPU is lost: those after it have another number, and the holders they had."""
-    plug_gpus(fake)
-    for number in (0, 1) if has_places else ():
-        in_sysfs(fake, number)
-    ask = {"hold": "running", "requests": {"vendor.com/gpu": 1}}
-    rows = [{"name": f"job{one}", "match": {"unit": f"job@{one}.service"}, **ask} for one in "abc"]
-    roll_out(fake, profile_with(devices=GPUS, workloads=rows))
+    roll_out_jobs(fake, "abc", has_places=has_places)
     assert (running(fake, JOB).devices, running(fake, OTHER).devices) == ({"/dev/gpu0"}, {"/dev/gpu1"})
     fake.drop("/dev/gpu0")
     if has_places:
@@ -556,12 +547,7 @@ def test_a_gpu_is_not_given_to_a_second_one_that_the_spec_counts_anew_while_its_
     away_before: bool, fake: node.Node
 ) -> None:
     """As when a driver is loaded again: sysfs has no place of such a GPU, so that it was not known as the granted one."""
-    plug_gpus(fake)
-    for number in (0, 1):
-        in_sysfs(fake, number)
-    ask = {"hold": "running", "requests": {"vendor.com/gpu": 1}}
-    rows = [{"name": f"job{one}", "match": {"unit": f"job@{one}.service"}, **ask} for one in "ab"]
-    roll_out(fake, profile_with(devices=GPUS, workloads=rows))
+    roll_out_jobs(fake, has_places=True)
     assert (running(fake, JOB).devices, running(fake, OTHER).devices) == ({"/dev/gpu0"}, {"/dev/gpu1"})
     for path in ("/dev/gpu0", "/sys/dev/char/195:0", "/dev/gpu1", "/sys/dev/char/195:1"):
         fake.drop(path)
@@ -581,7 +567,6 @@ def test_a_gpu_is_not_given_to_a_second_one_that_the_spec_counts_anew_while_its_
 
 def test_a_gpu_that_is_the_only_one_left_is_told_from_the_file_for_control_of_all(fake: node.Node) -> None:
     """Its spec has that file for this one alone then: what ran on it was told that its GPU is gone."""
-    plug_gpus(fake)
     fake.put("/dev/control", "char/195:255\n")
     control = {"path": "/dev/control"}
 
@@ -591,10 +576,8 @@ def test_a_gpu_that_is_the_only_one_left_is_told_from_the_file_for_control_of_al
             row["containerEdits"]["deviceNodes"].append(control)
         fake.put("/etc/cdi/vendor.json", json.dumps(data))
 
+    roll_out_jobs(fake)
     count(0, 1)
-    ask = {"hold": "running", "requests": {"vendor.com/gpu": 1}}
-    rows = [{"name": f"job{one}", "match": {"unit": f"job@{one}.service"}, **ask} for one in "ab"]
-    roll_out(fake, profile_with(devices=GPUS, workloads=rows))
     assert running(fake, JOB).devices == {"/dev/gpu0", "/dev/control"}
     assert running(fake, OTHER).devices == {"/dev/gpu1", "/dev/control"}
     fake.drop("/dev/gpu0")
@@ -617,15 +600,7 @@ def test_what_runs_keeps_the_gpu_that_a_spec_leaves_out_for_a_while(
     fake: node.Node, away: bool, has_places: bool, hold: str
 ) -> None:
     """As where a vendor's tool runs while one is reset. Its number was taken for it, and once it was back another workload got it."""
-    plug_gpus(fake)
-    for number in (0, 1) if has_places else ():
-        in_sysfs(fake, number)
-    ask = {"requests": {"vendor.com/gpu": 1}}
-    rows = [
-        {"name": f"job{one}", "match": {"unit": f"job@{one}.service"}, "hold": how, **ask}
-        for one, how in (("a", hold), ("b", "running"))
-    ]
-    roll_out(fake, profile_with(devices=GPUS, workloads=rows))
+    roll_out_jobs(fake, hold=hold, has_places=has_places)
     assert running(fake, JOB).devices == {"/dev/gpu0"}
     for path in ("/dev/gpu0", *(["/sys/dev/char/195:0"] if has_places else ())) if away else ():
         fake.drop(path)
@@ -639,8 +614,7 @@ def test_what_runs_keeps_the_gpu_that_a_spec_leaves_out_for_a_while(
         if has_places:
             in_sysfs(fake, 0)
     fake.put("/etc/cdi/vendor.json", counted_anew(0, 1))
-    runs.tick(fake.host())
-    in_sync(fake)
+    ticks_until_quiet(fake)
     assert held(fake) == {"joba": ["vendor.com/gpu=0"]}
     assert fake.systemd.programs[JOB] == {"char/195:0"}
     assert running(fake, OTHER).devices == {"/dev/gpu1"}
@@ -649,9 +623,7 @@ def test_what_runs_keeps_the_gpu_that_a_spec_leaves_out_for_a_while(
 def test_a_run_keeps_its_gpu_when_the_spec_counts_otherwise_and_no_resource_is_declared_any_more(
     fake: node.Node,
 ) -> None:
-    plug_gpus(fake)
-    rows = [{"name": "joba", "match": {"unit": JOB}, "hold": "running", "requests": {"vendor.com/gpu": 1}}]
-    roll_out(fake, profile_with(devices=GPUS, workloads=rows))
+    roll_out_jobs(fake, "a")
     assert running(fake, JOB).devices == {"/dev/gpu0"}
     roll_out(fake, profile_with(devices=[], workloads=[]))
     fake.put("/etc/cdi/vendor.json", counted_anew(1))
@@ -662,15 +634,11 @@ def test_a_run_keeps_its_gpu_when_the_spec_counts_otherwise_and_no_resource_is_d
 
 
 def test_gpus_that_the_spec_counts_otherwise_stay_with_what_runs(fake: node.Node) -> None:
-    plug_gpus(fake)
-    ask = {"hold": "running", "requests": {"vendor.com/gpu": 1}}
-    rows = [{"name": f"job{one}", "match": {"unit": f"job@{one}.service"}, **ask} for one in "ab"]
-    roll_out(fake, profile_with(devices=GPUS, workloads=rows))
+    roll_out_jobs(fake)
     assert running(fake, JOB).devices == {"/dev/gpu0"}
     fake.put("/etc/cdi/vendor.json", counted_anew(1, 0))
     assert running(fake, OTHER).devices == {"/dev/gpu1"}
-    runs.tick(fake.host())
-    in_sync(fake)
+    ticks_until_quiet(fake)
     assert held(fake) == {"joba": ["vendor.com/gpu=1"], "jobb": ["vendor.com/gpu=0"]}
     assert "/dev/char/195:1 rwm" not in fake.systemd.devices_allowed(JOB)
 
@@ -678,15 +646,10 @@ def test_gpus_that_the_spec_counts_otherwise_stay_with_what_runs(fake: node.Node
 def test_a_gpu_that_is_declared_by_its_number_stays_with_what_runs_when_the_spec_counts_otherwise(
     fake: node.Node,
 ) -> None:
-    plug_gpus(fake)
-    ask = {"hold": "running", "requests": {"vendor.com/gpu": 1}}
-    rows = [{"name": f"job{one}", "match": {"unit": f"job@{one}.service"}, **ask} for one in "ab"]
-    first = [{"name": "vendor.com/gpu", "match": {"cdi": "vendor.com/gpu=0"}}]
-    roll_out(fake, profile_with(devices=first, workloads=rows))
+    roll_out_jobs(fake, match="vendor.com/gpu=0")
     assert running(fake, JOB).devices == {"/dev/gpu0"}
     fake.put("/etc/cdi/vendor.json", counted_anew(1, 0))
-    runs.tick(fake.host())
-    in_sync(fake)
+    ticks_until_quiet(fake)
     assert held(fake) == {"joba": ["vendor.com/gpu=1"]}
     assert "/dev/char/195:0 rwm" in fake.systemd.devices_allowed(JOB)
     assert "/dev/char/195:1 rwm" not in fake.systemd.devices_allowed(JOB)
@@ -754,7 +717,6 @@ ACME = {"name": "acme", "members": {"units": ["serial.service", "job@*.service"]
 
 def test_a_quota_of_devices_is_kept_over_the_workloads_of_a_tenant(fake: node.Node) -> None:
     """Of three adapters two are free: it is the quota that refuses the second start, and a stop makes room."""
-    equip(fake)
     roll_out(fake, profile_with(tenants=[ACME]))
     assert running(fake, SERIAL).devices
     assert services.start(fake, JOB) is None
@@ -767,7 +729,6 @@ def test_a_quota_of_devices_is_kept_over_the_workloads_of_a_tenant(fake: node.No
 @pytest.mark.parametrize("left", [1, 0])
 def test_a_quota_counts_the_devices_that_a_run_has_until_it_stops(fake: node.Node, left: int) -> None:
     """It asks for fewer of them by now, or for none, and no other one of the tenant gets what that would leave of the quota."""
-    equip(fake)
     quota = [{"name": "ports", "hard": {f"requests.{TTY}": 2}}]
     tenants = [{**ACME, "quota": quota}]
     rows = [{"name": "serial", "match": {"unit": SERIAL}, "hold": "running", "requests": {TTY: 2}}]
@@ -786,39 +747,31 @@ def test_a_quota_counts_the_devices_that_a_run_has_until_it_stops(fake: node.Nod
 # What is shown
 
 
-def test_who_has_what_is_shown(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+def test_who_has_what_is_shown(rolled: node.Node) -> None:
     running(rolled, SERIAL)
     runs.tick(rolled.host())
-    capsys.readouterr()
-    assert runs.command(rolled.host(), "devices") == 0
-    table = [line.split() for line in capsys.readouterr().out.splitlines()]
+    table = [line.split() for line in runs.printed(rolled.host(), "devices").splitlines()]
     assert table[1][:2] + table[1][4:6] == [VFIO, NICS[0], "healthy", "dpdk"]
     assert table[4][:2] + table[4][4:6] == [TTY, LINKS[0], "healthy", "serial"]
     unplug_tty(rolled, 0)
-    assert runs.command(rolled.host(), "devices", "--json") == 2
-    data = json.loads(capsys.readouterr().out)
+    data = json.loads(runs.printed(rolled.host(), "devices", "--json", code=2))
     assert misfits(data, command_shapes.Devices) == []
     found = {one["name"]: one for one in data["resources"]}
     assert (found[TTY]["healthy"], found[TTY]["granted"]) == (2, 1)
     assert found[TTY]["missing"] == [{"id": LINKS[0], "workload": "serial"}]
     assert [one["workload"] for one in found[VFIO]["devices"]] == ["dpdk", None, None]
-    assert runs.command(rolled.host(), "devices") == 2
-    assert f"{LINKS[0]}  -     -         gone     serial" in capsys.readouterr().out
+    assert f"{LINKS[0]}  -     -         gone     serial" in runs.printed(rolled.host(), "devices", code=2)
 
 
-def test_the_status_has_the_devices_and_how_many_are_left(
-    rolled: node.Node, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_status_has_the_devices_and_how_many_are_left(rolled: node.Node) -> None:
     running(rolled, SERIAL)
     runs.tick(rolled.host())
     found = status(rolled)
     (one,) = [one for one in found["workloads"] if one["name"] == "dpdk"]
     assert one["devices"] == {VFIO: [NICS[0]]}
     assert found["budget"][VFIO] == {"allocatable": 3, "requested": 1, "limits": 1, "unlimited": 0}
-    assert runs.command(rolled.host(), "status") == 0
-    assert f"{VFIO}: 1 of 3 requested; limits 1" in capsys.readouterr().out
-    assert runs.command(rolled.host(), "explain", "dpdk") == 0
-    assert f"devices: {VFIO} {NICS[0]}" in capsys.readouterr().out
+    assert f"{VFIO}: 1 of 3 requested; limits 1" in runs.printed(rolled.host(), "status")
+    assert f"devices: {VFIO} {NICS[0]}" in runs.printed(rolled.host(), "explain", "dpdk")
 
 
 def test_a_workload_is_admitted_by_hand_with_devices(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
@@ -857,9 +810,7 @@ def test_a_running_workload_that_is_admitted_with_others_keeps_its_devices(rolle
 
 
 def test_an_entry_that_cannot_be_kept_is_named(fake: node.Node) -> None:
-    equip(fake)
     services.add(fake, SERIAL, lines="DeviceAllow=%t/own\n")
-    assert not runs.install(fake.host()).error
     roll_out(fake)
     running(fake, SERIAL)
     assert runs.tick(fake.host()) == 2
@@ -890,10 +841,8 @@ ALL_TTYS = ["-/dev/serial/by-path", *(f"-/dev/ttyUSB{number}" for number in rang
     ids=["private", "brought back", "not private", "taken out again"],
 )
 def test_a_unit_with_a_dev_of_its_own_sees_its_devices_there(fake: node.Node, lines: str, wanted: list[str]) -> None:
-    equip(fake)
     fake.put("/srv/file", "")
     services.add(fake, SERIAL, lines=lines)
-    assert not runs.install(fake.host()).error
     assert roll_out(fake).remaining == ()
     assert bound(fake, SERIAL) == wanted
     assert running(fake, SERIAL).devices == {LINKS[0]}
@@ -912,9 +861,7 @@ def test_a_unit_with_a_dev_of_its_own_sees_its_devices_there(fake: node.Node, li
 
 
 def test_the_folder_of_vfio_is_there_with_what_comes_later(fake: node.Node) -> None:
-    equip(fake)
     services.add(fake, DPDK, lines="PrivateDevices=yes\n")
-    assert not runs.install(fake.host()).error
     assert roll_out(fake).remaining == ()
     assert bound(fake, DPDK) == ["-/dev/vfio"]
     before = fake.systemd.reloads
@@ -927,9 +874,7 @@ def test_the_folder_of_vfio_is_there_with_what_comes_later(fake: node.Node) -> N
 
 
 def test_all_instances_of_a_template_see_their_devices(fake: node.Node) -> None:
-    equip(fake)
     services.add(fake, "job@.service", lines="PrivateDevices=yes\n")
-    assert not runs.install(fake.host()).error
     assert roll_out(fake).remaining == ()
     assert bound(fake, "job@.service") == ALL_TTYS
     assert running(fake, JOB).devices == {LINKS[0]}
@@ -938,10 +883,8 @@ def test_all_instances_of_a_template_see_their_devices(fake: node.Node) -> None:
 
 
 def test_what_is_plugged_in_later_is_seen_from_the_next_tick_on(fake: node.Node) -> None:
-    equip(fake)
     unplug_tty(fake, 2)
     services.add(fake, SERIAL, lines="PrivateDevices=yes\n")
-    assert not runs.install(fake.host()).error
     assert roll_out(fake).remaining == ()
     running(fake, SERIAL)
     plug_tty(fake, 2)
@@ -958,9 +901,7 @@ def test_what_is_plugged_in_later_is_seen_from_the_next_tick_on(fake: node.Node)
 
 
 def test_what_the_kernel_finds_late_at_a_boot_is_seen_by_the_first_start(fake: node.Node) -> None:
-    equip(fake)
     services.add(fake, SERIAL, lines="PrivateDevices=yes\n")
-    assert not runs.install(fake.host()).error
     assert roll_out(fake).remaining == ()
     for number in range(3):
         unplug_tty(fake, number)
@@ -970,19 +911,15 @@ def test_what_the_kernel_finds_late_at_a_boot_is_seen_by_the_first_start(fake: n
         plug_tty(fake, number)
     running(fake, SERIAL)
     assert services.sees(fake, SERIAL, "/dev/ttyUSB0")
-    runs.tick(fake.host())
-    in_sync(fake)
+    ticks_until_quiet(fake)
     assert fake.systemd.reloads == reloads
 
 
 @pytest.mark.parametrize("mode", ["audit", "enforce"])
 def test_a_unit_that_gets_a_dev_of_its_own_later(fake: node.Node, mode: str) -> None:
-    equip(fake)
-    assert not runs.install(fake.host()).error
     assert roll_out(fake, profile_with(mode=mode)).remaining == ()
     running(fake, SERIAL)
-    runs.tick(fake.host())
-    in_sync(fake)
+    ticks_until_quiet(fake)
     fake.put(f"/etc/systemd/system/{SERIAL}.d/50-private.conf", "[Service]\nPrivateDevices=yes\n")
     assert runs.tick(fake.host()) == 2
     if mode == "audit":
@@ -994,11 +931,9 @@ def test_a_unit_that_gets_a_dev_of_its_own_later(fake: node.Node, mode: str) -> 
 
 
 def test_a_file_that_empties_the_list_of_what_is_seen_is_named(fake: node.Node) -> None:
-    equip(fake)
     services.add(fake, SERIAL, lines="PrivateDevices=yes\n")
     late = f"/etc/systemd/system/{SERIAL}.d/50-late.conf"
     fake.put(late, "[Service]\nBindPaths=\n")
-    assert not runs.install(fake.host()).error
     roll_out(fake)
     running(fake, SERIAL)
     assert runs.tick(fake.host()) == 2
@@ -1006,15 +941,12 @@ def test_a_file_that_empties_the_list_of_what_is_seen_is_named(fake: node.Node) 
     assert (item["property"], item["wanted"]) == ("PrivateDevices", f"{LINKS[0]}, /dev/ttyUSB0")
     assert (item["location"], item["verdict"]) == (late, "unchangeable")
     fake.drop(late)
-    runs.tick(fake.host())
-    in_sync(fake)
+    ticks_until_quiet(fake)
 
 
 def test_a_file_that_cannot_be_bound_is_named(fake: node.Node) -> None:
-    equip(fake)
     fake.put("/dev/tty:9", "char/4:9\n")
     services.add(fake, SERIAL, lines="PrivateDevices=yes\n")
-    assert not runs.install(fake.host()).error
     roll_out(fake, profile_with(devices=[{"name": TTY, "match": {"path": "/dev/tty:?"}}], workloads=[ALONE]))
     running(fake, SERIAL)
     assert bound(fake, SERIAL) == []
@@ -1047,9 +979,7 @@ def test_the_key_that_a_change_follows_from(subject: str, wanted: str) -> None:
 # Devices that go and come
 
 
-def test_a_device_that_is_gone_is_drift_and_taken_from_no_one(
-    rolled: node.Node, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_device_that_is_gone_is_drift_and_taken_from_no_one(rolled: node.Node) -> None:
     running(rolled, SERIAL)
     unplug_tty(rolled, 0)
     before = held(rolled)
@@ -1059,9 +989,9 @@ def test_a_device_that_is_gone_is_drift_and_taken_from_no_one(
     assert item["verdict"] == "unchangeable"
     assert item["reason"] == "serial has it: bring it back, or stop and start serial for another one"
     assert held(rolled) == before
-    capsys.readouterr()
-    runs.command(rolled.host(), "explain", "serial")
-    assert f"devices: {TTY} {LINKS[0]} (gone)" in capsys.readouterr().out.splitlines()
+    assert (
+        f"devices: {TTY} {LINKS[0]} (gone)" in runs.printed(rolled.host(), "explain", "serial", code=None).splitlines()
+    )
     assert services.allowed(rolled, SERIAL) == {LINKS[0]}
     # Others get what is left, and it gets its own back.
     assert running(rolled, JOB).devices == {LINKS[1]}
@@ -1078,9 +1008,7 @@ def test_a_device_that_comes_back_under_another_name_is_opened_to_its_unit_again
     runs.tick(rolled.host())
     rolled.put("/dev/ttyUSB7", "char/188:7\n")
     (rolled.root / LINKS[0][1:]).symlink_to("../../ttyUSB7")
-    probe = rolled.clone(rolled.root.with_name("probe")).host()
-    runs.tick(probe)
-    number = next(index for index, act in enumerate(probe.acts) if "DeviceAllow=" in act)
+    number = failing.number_of(rolled, runs.tick, "DeviceAllow=") - 1
     # A run that dies just before leaves it to the next one.
     with contextlib.suppress(node.Killed):
         runs.tick(rolled.host("killed", number))
@@ -1107,9 +1035,14 @@ def plug_tty_as(fake: node.Node, number: int, name: int) -> None:
         file.symlink_to(text)
 
 
-def test_a_unit_may_not_open_what_came_back_under_the_number_of_its_own(rolled: node.Node) -> None:
+def at_ports(fake: node.Node) -> None:
+    """All adapters are known by their ports."""
     for number in range(3):
-        plug_tty_as(rolled, number, number)
+        plug_tty_as(fake, number, number)
+
+
+def test_a_unit_may_not_open_what_came_back_under_the_number_of_its_own(rolled: node.Node) -> None:
+    at_ports(rolled)
     running(rolled, SERIAL)
     running(rolled, JOB)
     programs = rolled.systemd.programs
@@ -1135,8 +1068,7 @@ def test_a_unit_may_not_open_what_came_back_under_the_number_of_its_own(rolled: 
 
 
 def test_a_device_whose_resource_got_another_name_is_followed(rolled: node.Node) -> None:
-    for number in range(3):
-        plug_tty_as(rolled, number, number)
+    at_ports(rolled)
     running(rolled, SERIAL)
     other = "example.com/modem"
     rows = [row for row in PROFILE["workloads"] if row["name"] == "dpdk"]
@@ -1157,8 +1089,7 @@ def test_a_device_whose_resource_got_another_name_is_followed(rolled: node.Node)
 def test_a_device_that_no_resource_has_any_more_is_followed_by_its_id(
     rolled: node.Node, rows: list[dict[str, t.Any]]
 ) -> None:
-    for number in range(3):
-        plug_tty_as(rolled, number, number)
+    at_ports(rolled)
     running(rolled, SERIAL)
     running(rolled, JOB)
     left = [row for row in PROFILE["workloads"] if row["name"] == "dpdk"]
@@ -1181,8 +1112,7 @@ def test_a_device_that_no_resource_has_any_more_is_followed_by_its_id(
 
 @pytest.mark.parametrize("away", [False, True], ids=["there", "away"])
 def test_a_device_that_its_resource_finds_under_another_name_is_followed(rolled: node.Node, away: bool) -> None:
-    for number in range(3):
-        plug_tty_as(rolled, number, number)
+    at_ports(rolled)
     running(rolled, SERIAL)
     if away:
         unplug_tty(rolled, 0)
@@ -1227,21 +1157,15 @@ def test_a_device_that_is_back_while_another_one_of_its_unit_is_away_is_opened_a
         unplug_tty(rolled, number)
     rolled.systemctl("daemon-reload")
     plug_tty_as(rolled, 1, name)
-    host = rolled.clone(rolled.root.with_name("probe")).host()
-    runs.tick(host)
-    assert host.node.systemd.programs[SERIAL] == {f"char/188:{name}"}
-    for number in range(1, len(host.acts) + 1):
-        fake = rolled.clone(rolled.root.with_name(f"{fail}{number}"))
-        with contextlib.suppress(node.Killed, OSError):
-            runs.tick(fake.host(fail, number))
+    assert failing.tried(rolled, runs.tick).node.systemd.programs[SERIAL] == {f"char/188:{name}"}
+    for fake, what in failing.each(rolled, runs.tick, fail):
         for dummy in range(2):
             runs.tick(fake.host())
-        assert fake.systemd.programs[SERIAL] == {f"char/188:{name}"}, host.acts[number - 1]
+        assert fake.systemd.programs[SERIAL] == {f"char/188:{name}"}, what
         plug_tty(fake, 0)
         runs.tick(fake.host())
-        assert fake.systemd.programs[SERIAL] == {"char/188:0", f"char/188:{name}"}, host.acts[number - 1]
+        assert fake.systemd.programs[SERIAL] == {"char/188:0", f"char/188:{name}"}, what
         in_sync(fake)
-        shutil.rmtree(fake.root)
 
 
 def test_a_snapshot_which_has_no_device_files_tells_of_no_list_that_is_set(rolled: node.Node) -> None:
@@ -1289,8 +1213,7 @@ def test_a_tick_takes_nothing_from_a_unit_while_only_the_link_of_its_device_is_a
     assert rolled.systemd.programs[SERIAL] == {"char/188:0"}
     assert [act for act in host.acts if "DeviceAllow=" in act] == []
     plug_tty(rolled, 0)
-    runs.tick(rolled.host())
-    in_sync(rolled)
+    ticks_until_quiet(rolled)
 
 
 def test_another_device_under_the_number_of_one_that_is_away_is_not_opened_though_no_resource_has_it(
@@ -1370,35 +1293,24 @@ def test_a_unit_whose_policy_is_auto_may_not_open_everything_while_its_list_chan
     assert seen[-1] == (frozenset() if happens == "unplugged" else {"char/240:70", "char/10:197"})
 
 
-def test_whatever_kills_a_run_while_a_device_is_away_the_unit_may_open_it_again(
-    rolled: node.Node, tmp_path: Path
-) -> None:
+def test_whatever_kills_a_run_while_a_device_is_away_the_unit_may_open_it_again(rolled: node.Node) -> None:
     running(rolled, SERIAL)
     assert rolled.systemd.programs[SERIAL] == {"char/188:0"}
     unplug_tty(rolled, 0)
-    for number in range(1, 40):
-        twin = rolled.clone(tmp_path / str(number))
-        dying = twin.host("killed", number)
-        try:
-            roll_out_on(dying, "other")  # the list is set again, without the number of what is away
-        except node.Killed:
-            plug_tty(twin, 0)
-            runs.tick(twin.host())
-            assert twin.systemd.programs[SERIAL] == {"char/188:0"}, dying.acts[-1]
-            continue
-        break
-    assert any("DeviceAllow" in act for act in dying.acts)
+    done = []
+    # The list is set again, without the number of what is away.
+    for fake, what in failing.each(rolled, lambda host: roll_out_on(host, "other"), "killed"):
+        done.append(what)
+        plug_tty(fake, 0)
+        runs.tick(fake.host())
+        assert fake.systemd.programs[SERIAL] == {"char/188:0"}, what
+    assert any("DeviceAllow" in what for what in done)
 
 
 def test_a_device_of_a_spec_whose_file_was_gone_is_opened_to_its_unit_again(fake: node.Node) -> None:
-    equip(fake)
-    fake.put("/dev/gpu0", "char/195:0\n")
-    fake.put("/etc/cdi/vendor.json", json.dumps(GPU_SPEC))
-    assert not runs.install(fake.host()).error
-    rows = [{"name": "train", "match": {"unit": SERIAL}, "requests": {"vendor.com/gpu": 1}}]
-    roll_out(
-        fake, profile_with(devices=[{"name": "vendor.com/gpu", "match": {"cdi": "vendor.com/gpu=0"}}], workloads=rows)
-    )
+    plug_gpus(fake)
+    first = [{"name": "vendor.com/gpu", "match": {"cdi": "vendor.com/gpu=0"}}]
+    roll_out(fake, profile_with(devices=first, workloads=[TRAIN]))
     fake.drop("/dev/gpu0")
     running(fake, SERIAL)
     runs.tick(fake.host())
@@ -1413,9 +1325,7 @@ def test_a_list_that_systemd_refuses_to_set_again_is_set_by_the_next_tick(rolled
     unplug_tty(rolled, 0)
     runs.tick(rolled.host())
     plug_tty(rolled, 0)
-    host = rolled.clone(rolled.root.with_name("probe")).host()
-    runs.tick(host)
-    number = next(index for index, act in enumerate(host.acts, 1) if "DeviceAllow=" in act)
+    number = failing.number_of(rolled, runs.tick, "DeviceAllow=")
     assert runs.tick(rolled.host("error", number)) == 2
     assert (SERIAL, "DeviceAllow") in [(one["subject"], one["property"]) for one in status(rolled)["items"]]
     assert rolled.systemd.programs[SERIAL] == frozenset()
@@ -1527,8 +1437,7 @@ def test_a_checkpoint_of_which_one_copy_is_lost_is_made_again(rolled: node.Node,
         rolled.drop(f"{CHECKPOINT}{copy}")
     else:
         rolled.put(f"{CHECKPOINT}{copy}", text)
-    runs.tick(rolled.host())
-    in_sync(rolled)
+    ticks_until_quiet(rolled)
     assert held(rolled) == before
     assert running(rolled, OTHER).devices == {LINKS[0]}
     assert running(rolled, SERIAL).devices == {LINKS[2]}
@@ -1553,6 +1462,17 @@ def test_a_lost_checkpoint_takes_no_device_from_a_run_whose_workload_left_the_pr
     assert not rolled.has(f"{FOLDER}/{left}.service.env")
 
 
+def spoil_entry(fake: node.Node, workload: str) -> str:
+    """Both copies of the checkpoint have an entry of this workload that no Corral writes; their text."""
+    data = json.loads(fake.get(CHECKPOINT))["data"]
+    for row in data["grants"]:
+        if row["workload"] == workload:
+            row["devices"] = [["", TTY, 5, []]]
+    for path in (CHECKPOINT, f"{CHECKPOINT}.previous"):
+        fake.put(path, state.checked_text(data))
+    return fake.get(CHECKPOINT)
+
+
 @pytest.mark.parametrize("bad", ["dpdk", "serial", "job:job@a"])
 def test_a_bad_entry_of_the_checkpoint_is_set_aside_alone(rolled: node.Node, bad: str) -> None:
     running(rolled, SERIAL)
@@ -1561,13 +1481,7 @@ def test_a_bad_entry_of_the_checkpoint_is_set_aside_alone(rolled: node.Node, bad
     in_sync(rolled)
     before = json.loads(rolled.get(CHECKPOINT))["data"]
     assert {row["workload"] for row in before["grants"]} == {"dpdk", "serial", "job:job@a"}
-    data = copy.deepcopy(before)
-    for row in data["grants"]:
-        if row["workload"] == bad:
-            row["devices"] = [["", TTY, 5, []]]
-    text = state.checked_text(data)
-    for path in (CHECKPOINT, f"{CHECKPOINT}.previous"):
-        rolled.put(path, text)
+    text = spoil_entry(rolled, bad)
     rolled.wait(100)
     (item, *dummy) = [one for one in runs.plan(rolled.host()) if one.subject == CHECKPOINT]
     assert f" of {bad} is not as Corral writes it (5 is not text), set aside" in item.reason
@@ -1588,12 +1502,7 @@ def test_a_bad_entry_of_the_checkpoint_hides_no_run_until_the_next_tick(rolled: 
     """systemd may stop what holds a grant at a daemon-reload: a run that went on lost what it was granted."""
     running(rolled, JOB)
     assert admit_workload.still_runs(rolled.host(), "job:job@a")
-    data = json.loads(rolled.get(CHECKPOINT))["data"]
-    for row in data["grants"]:
-        if row["workload"] == "job:job@a":
-            row["devices"] = [["", TTY, 5, []]]
-    for path in (CHECKPOINT, f"{CHECKPOINT}.previous"):
-        rolled.put(path, state.checked_text(data))
+    spoil_entry(rolled, "job:job@a")
     assert admit_workload.still_runs(rolled.host(), "job:job@a")
     assert {one.workload for one in workload_files.grants_in_force(rolled.host())} == {"dpdk", "job:job@a"}
 
@@ -1640,8 +1549,7 @@ def test_a_run_under_an_earlier_name_keeps_its_devices_beside_those_of_its_next_
     assert run.env["CORRAL_DEVICES_EXAMPLE_COM_TTY"] == held(rolled)["modem"][0]
     assert run.devices == set(held(rolled)["modem"])
     assert "serial" not in held(rolled)
-    runs.tick(rolled.host())
-    in_sync(rolled)
+    ticks_until_quiet(rolled)
 
 
 def test_a_unit_that_restarts_in_place_after_a_new_name_has_the_devices_that_it_is_told_of(rolled: node.Node) -> None:
@@ -1685,7 +1593,8 @@ def test_a_run_keeps_devices_that_are_asked_for_no_longer_whatever_else_changes(
     in_sync(rolled)
 
 
-def test_a_removal_leaves_nothing(fake: node.Node) -> None:
+def test_a_removal_leaves_nothing(make: Make) -> None:
+    fake = make()
     equip(fake)
     before = fake.fingerprint()
     assert not runs.install(fake.host()).error
@@ -1702,9 +1611,7 @@ def test_a_removal_leaves_nothing(fake: node.Node) -> None:
 
 def test_what_a_killed_writer_left_goes_with_the_release(rolled: node.Node) -> None:
     before = set(os.listdir(rolled.root / FOLDER[1:]))
-    host = rolled.clone(rolled.root.with_name("probe")).host()
-    services.start(host.node, SERIAL, host)
-    number = next(index for index, act in enumerate(host.acts, 1) if act == f"write_file {FOLDER}/{SERIAL}.env")
+    number = failing.number_of(rolled, starts, f"write_file {FOLDER}/{SERIAL}.env")
     assert services.start(rolled, SERIAL, rolled.host("torn", number)) is None
     assert set(os.listdir(rolled.root / FOLDER[1:])) == before
     in_sync(rolled)
@@ -1713,19 +1620,13 @@ def test_what_a_killed_writer_left_goes_with_the_release(rolled: node.Node) -> N
 def test_a_unit_that_starts_after_a_killed_release_loses_nothing_that_it_began_with(rolled: node.Node) -> None:
     services.add(rolled, "extra.service")
     assert runs.command(rolled.host(), "admit", "extra", "--unit", "extra.service", "--requests", f"{TTY}=1") == 0
-    host = rolled.clone(rolled.root.with_name("probe")).host()
-    assert runs.command(host, "release", "extra") == 0
-    for number in in_turn(len(host.acts), "killed", ("killed",)):
-        fake = rolled.clone(rolled.root.with_name(f"killed{number}"))
-        with contextlib.suppress(node.Killed):
-            runs.command(fake.host("killed", number), "release", "extra")
+    for fake, what in failing.each(rolled, releases, "killed"):
         run = running(fake, "extra.service")
         began = set(fake.systemd.programs["extra.service"] or ())
         for dummy in range(2):
             runs.tick(fake.host())
-        assert began <= set(fake.systemd.programs["extra.service"] or began), host.acts[number - 1]
-        assert not run.env or held(fake)["extra"] == [LINKS[0]], host.acts[number - 1]
-        shutil.rmtree(fake.root)
+        assert began <= set(fake.systemd.programs["extra.service"] or began), what
+        assert not run.env or held(fake)["extra"] == [LINKS[0]], what
 
 
 def known_to(fake: node.Node, unit: str, workload: str) -> tuple[set[str], set[str], set[str]]:
@@ -1741,35 +1642,25 @@ def known_to(fake: node.Node, unit: str, workload: str) -> tuple[set[str], set[s
     )
 
 
-def releases(fake: node.Node, host: node.NodeHost) -> object:
+def releases(host: node.NodeHost) -> object:
     return runs.command(host, "release", "extra")
 
 
-def removes(fake: node.Node, host: node.NodeHost) -> object:
-    return runs.remove(host)
-
-
 @pytest.mark.parametrize("fail", ["killed", "torn", "error"])
-@pytest.mark.parametrize("act", [releases, removes], ids=lambda act: act.__name__)
+@pytest.mark.parametrize("act", [releases, runs.remove], ids=["releases", "removes"])
 def test_a_unit_that_starts_after_a_release_or_removal_that_died_may_open_what_it_is_told_of(
-    rolled: node.Node, act: Act, fail: str
+    rolled: node.Node, act: failing.Act, fail: str
 ) -> None:
     services.add(rolled, "extra.service")
     own = ("--unit", "extra.service", "--requests", f"{TTY}=1", "--hold", "declared")
     assert runs.command(rolled.host(), "admit", "extra", *own) == 0
     services.stop(rolled, DPDK)  # Else it loses its CPUs by a removal.
-    host = rolled.clone(rolled.root.with_name("probe")).host()
-    act(host.node, host)
-    assert any("DeviceAllow=" in command for command in host.acts)
-    for number in range(1, len(host.acts) + 1):
-        fake = rolled.clone(rolled.root.with_name(f"{fail}{number}"))
-        with contextlib.suppress(node.Killed, CorralError, OSError):
-            act(fake, fake.host(fail, number))
+    assert failing.number_of(rolled, act, "DeviceAllow=")
+    for fake, what in failing.each(rolled, act, fail):
         services.begin(fake, "extra.service")
         told = [value for name, value in fake.runs["extra.service"].env.items() if name.startswith("CORRAL_FILES_")]
         opens = fake.systemd.programs["extra.service"]
-        assert opens is None or {fake.get(path).strip() for path in told} <= opens, (number, host.acts[number - 1])
-        shutil.rmtree(fake.root)
+        assert opens is None or {fake.get(path).strip() for path in told} <= opens, what
 
 
 @pytest.mark.parametrize("fail", ["killed", "torn"])
@@ -1787,20 +1678,14 @@ def test_a_unit_that_starts_after_an_admission_that_died_may_open_what_it_is_tol
 
     services.add(rolled, unit)
     assert not first or admitted(rolled.host(), first) == 0
-    host = rolled.clone(rolled.root.with_name("probe")).host()
-    assert admitted(host, then) == 0
-    for number in in_turn(len(host.acts), fail, (fail,)):
-        fake = rolled.clone(rolled.root.with_name(f"{fail}{number}"))
-        with contextlib.suppress(node.Killed):
-            admitted(fake.host(fail, number), then)
+    for fake, what in failing.each(rolled, lambda host: admitted(host, then), fail):
         told, opens, granted = known_to(fake, unit, "extra")
-        assert told <= opens <= granted, host.acts[number - 1]
+        assert told <= opens <= granted, what
         services.stop(fake, unit)
         for dummy in range(2):
             runs.tick(fake.host())
         told, opens, granted = known_to(fake, unit, "extra")
-        assert told == opens == granted, host.acts[number - 1]
-        shutil.rmtree(fake.root)
+        assert told == opens == granted, what
 
 
 @pytest.mark.parametrize("fail", ["killed", "torn"])
@@ -1812,20 +1697,14 @@ def test_what_a_rollout_that_died_lets_a_unit_open_is_given_to_no_other_one_thou
         applying.declare(host, profile.parse(profile_with(workloads=[*PROFILE["workloads"], extra])))
 
     services.add(rolled, "extra.service")
-    host = rolled.clone(rolled.root.with_name("probe")).host()
-    rolled_out(host)
-    for number in in_turn(len(host.acts), fail, (fail,)):
-        fake = rolled.clone(rolled.root.with_name(f"{fail}{number}"))
-        with contextlib.suppress(node.Killed):
-            rolled_out(fake.host(fail, number))
+    for fake, what in failing.each(rolled, rolled_out, fail):
         services.begin(fake, "extra.service")
         for path in (CHECKPOINT, f"{CHECKPOINT}.previous"):
             fake.put(path, "lost")
         runs.tick(fake.host())
         for unit in (SERIAL, JOB, OTHER):
             services.start(fake, unit)
-        assert shared(fake) == [], host.acts[number - 1]
-        shutil.rmtree(fake.root)
+        assert shared(fake) == [], what
 
 
 def test_a_start_with_other_devices_than_the_last_one_tells_of_none_that_the_checkpoint_does_not_have(
@@ -1838,32 +1717,25 @@ def test_a_start_with_other_devices_than_the_last_one_tells_of_none_that_the_che
     rolled.put("/etc/corral/profile.json", json.dumps(data))
     (holder,) = services.required(rolled, SERIAL)
     services.invocation(rolled, holder)
-    host = rolled.clone(rolled.root.with_name("probe")).host()
-    assert services.corral(host.node, host, "admit", "--start", holder)
-    assert NICS[1] in held(host.node)["serial"]
-    for number in range(1, len(host.acts) + 1):
-        fake = rolled.clone(rolled.root.with_name(f"killed{number}"))
-        services.corral(fake, fake.host("killed", number), "admit", "--start", holder)
+
+    def admits(host: node.NodeHost) -> object:
+        return services.corral(host.node, host, "admit", "--start", holder)
+
+    assert NICS[1] in held(failing.tried(rolled, admits).node)["serial"]
+    for fake, what in failing.each(rolled, admits, "killed"):
         is_told = NICS[1] in fake.get(f"{FOLDER}/{SERIAL}.env")
-        assert not is_told or NICS[1] in held(fake)["serial"], host.acts[number - 1]
-        shutil.rmtree(fake.root)
+        assert not is_told or NICS[1] in held(fake)["serial"], what
 
 
 @pytest.mark.parametrize("fail", ["killed", "torn"])
 def test_a_start_that_dies_anywhere_leaves_no_list(rolled: node.Node, fail: str) -> None:
-    host = rolled.clone(rolled.root.with_name("probe")).host()
-    services.start(host.node, SERIAL, host)
-    for number in range(1, len(host.acts) + 1):
-        fake = rolled.clone(rolled.root.with_name(f"{fail}{number}"))
-        services.start(fake, SERIAL, fake.host(fail, number))
+    for fake, what in failing.each(rolled, starts, fail):
         services.stop(fake, SERIAL)
         runs.tick(fake.host())
-        assert not fake.has("/run/systemd/system.control/serial.service.d"), host.acts[number - 1]
-        shutil.rmtree(fake.root)
+        assert not fake.has("/run/systemd/system.control/serial.service.d"), what
 
 
 def test_check_mode_foretells_it_and_writes_nothing(fake: node.Node) -> None:
-    equip(fake)
     before, host = fake.fingerprint(), fake.host()
     context = planning.compile_profile(host, profile.parse(PROFILE), fresh=True)
     plan = planning.plan_profile(host, context, declare=True)
@@ -1888,7 +1760,7 @@ def shared(fake: node.Node) -> list[str]:
     return sorted({file for file in everything if everything.count(file) > 1})
 
 
-def watched(fake: node.Node, seen: list[str], fail: str = "", fail_at: int = 0) -> node.NodeHost:
+def watched(seen: list[str], fake: node.Node, fail: str = "", fail_at: int = 0) -> node.NodeHost:
     """A host that looks after each of its writes and commands."""
     return fake.host(fail, fail_at, then=lambda number: seen.extend(f"{number}: {one}" for one in shared(fake)))
 
@@ -1896,69 +1768,56 @@ def watched(fake: node.Node, seen: list[str], fail: str = "", fail_at: int = 0) 
 FAULTS = ("error", "killed", "torn")
 
 
-def starts(fake: node.Node, host: node.NodeHost) -> object:
-    return services.start(fake, SERIAL, host)
+def starts(host: node.NodeHost) -> object:
+    return services.start(host.node, SERIAL, host)
 
 
-def stops(fake: node.Node, host: node.NodeHost) -> object:
-    return services.stop(fake, JOB, host)
+def stops(host: node.NodeHost) -> object:
+    return services.stop(host.node, JOB, host)
 
 
-def rolls_out(fake: node.Node, host: node.NodeHost) -> object:
+def rolls_out(host: node.NodeHost) -> object:
     rows = [one for one in PROFILE["workloads"] if one["name"] != "dpdk"]
     rows += [{"name": "first", "match": {"unit": "first.service"}, "requests": {TTY: 1, VFIO: 1}}]
     return applying.declare(host, profile.parse(profile_with(workloads=rows)))
 
 
-def ticks(fake: node.Node, host: node.NodeHost) -> object:
-    return runs.tick(host)
-
-
-@pytest.mark.parametrize("act", [starts, stops, rolls_out, ticks], ids=lambda act: act.__name__)
+@pytest.mark.parametrize("act", [starts, stops, rolls_out, runs.tick], ids=lambda act: act.__name__)
 @pytest.mark.parametrize("fail", FAULTS)
 def test_a_run_that_fails_anywhere_gives_no_device_to_two_and_the_next_ticks_mend_it(
-    make: Make, fail: str, act: Act
+    fake: node.Node, fail: str, act: failing.Act
 ) -> None:
-    template = make()
-    equip(template)
-    services.add(template, "first.service", lines="PrivateDevices=yes\n")
-    assert not runs.install(template.host()).error
-    roll_out(template)
-    running(template, JOB)
-    if act is not ticks:
-        runs.tick(template.host())
+    services.add(fake, "first.service", lines="PrivateDevices=yes\n")
+    roll_out(fake)
+    running(fake, JOB)
+    if act is not runs.tick:
+        runs.tick(fake.host())
     else:
         for path in (SPEC, f"{FOLDER}/{DPDK}.env", "/run/systemd/system.control/job@a.service.d/50-DeviceAllow.conf"):
-            template.put(path, "")
-    probe = template.clone(template.root.with_name("probe"))
-    host = probe.host()
-    act(probe, host)
-    assert len(host.acts) > 3
+            fake.put(path, "")
+    assert len(failing.tried(fake, act).acts) > 3
     seen: list[str] = []
-    for number in in_turn(len(host.acts), fail, FAULTS):
-        fake = template.clone(template.root.with_name(f"{fail}{number}"))
-        with contextlib.suppress(CorralError, OSError, node.Killed):
-            act(fake, watched(fake, seen, fail, number))
-        assert shared(fake) == [], number
+    watching = functools.partial(watched, seen)
+    for twin, what in failing.each(fake, act, fail, FAULTS, watching):
+        assert shared(twin) == [], what
         for dummy in range(3):
-            runs.tick(watched(fake, seen))
-        assert seen == [], number
-        holders = [one for ids in held(fake).values() for one in ids]
+            runs.tick(watching(twin))
+        assert seen == [], what
+        holders = [one for ids in held(twin).values() for one in ids]
         assert len(holders) == len(set(holders))
-        by_unit = {f"{name.rpartition(':')[2]}.service": ids for name, ids in held(fake).items()}
-        for unit in set(fake.runs) - {DPDK}:
-            assert opened(fake)[unit] == set(by_unit[unit]), number
-        if act is stops and JOB not in fake.runs:
-            assert "job:job@a" not in held(fake)
+        by_unit = {f"{name.rpartition(':')[2]}.service": ids for name, ids in held(twin).items()}
+        for unit in set(twin.runs) - {DPDK}:
+            assert opened(twin)[unit] == set(by_unit[unit]), what
+        if act is stops and JOB not in twin.runs:
+            assert "job:job@a" not in held(twin)
             left = f"/run/systemd/system.control/{JOB}.d/50-DeviceAllow.conf"
-            assert not fake.has(left), f"{number}: a start without a grant would open what it had"
-        if "first" in held(fake):
-            assert services.sees(fake, "first.service", "/dev/vfio/7"), number
-        if SERIAL not in fake.runs:
-            assert "serial" not in held(fake), number
-            assert running(fake, SERIAL).devices
-        in_sync(fake)
-        shutil.rmtree(fake.root)
+            assert not twin.has(left), f"{what}: a start without a grant would open what it had"
+        if "first" in held(twin):
+            assert services.sees(twin, "first.service", "/dev/vfio/7"), what
+        if SERIAL not in twin.runs:
+            assert "serial" not in held(twin), what
+            assert running(twin, SERIAL).devices
+        in_sync(twin)
 
 
 NAMES = (DPDK, SERIAL, JOB, OTHER)
@@ -1979,7 +1838,7 @@ def walk(fake: node.Node, seed: int, steps: int, counts: collections.Counter[str
         )
         runs_before = dict(fake.runs)
         fail_at = dice.randrange(1, 9) if dice.random() < 0.4 else 0  # a run of Corral's ends there
-        host = watched(fake, seen, "killed" if fail_at else "", fail_at)
+        host = watched(seen, fake, "killed" if fail_at else "", fail_at)
         with contextlib.suppress(CorralError, node.Killed):
             if act == "start":
                 services.start(fake, unit, host)
@@ -2041,8 +1900,7 @@ def test_whatever_happens_no_device_has_two_holders_and_no_run_loses_one(rolled:
         for unit in list(fake.runs):
             services.stop(fake, unit)
         for dummy in range(2):
-            runs.tick(fake.host())
-        in_sync(fake)
+            ticks_until_quiet(fake)
         assert held(fake) == {"dpdk": held(fake)["dpdk"]}, seed
         assert os.listdir(fake.root / FOLDER[1:]) == [f"{DPDK}.env"], seed
         shutil.rmtree(fake.root)
@@ -2064,10 +1922,7 @@ def test_the_agents_unit_may_make_the_folder_of_specs(rolled: node.Node) -> None
 def test_a_folder_of_specs_that_cannot_be_made_holds_up_nothing_else(rolled: node.Node) -> None:
     shutil.rmtree(rolled.root / "run/cdi")
     rolled.put(f"{FOLDER}/{DPDK}.env", "")
-    probe = rolled.clone(rolled.root.with_name("probe"))
-    host = probe.host()
-    runs.tick(host)
-    number = next(index for index, act in enumerate(host.acts, 1) if SPEC in act)
+    number = failing.number_of(rolled, runs.tick, SPEC)
     assert runs.tick(rolled.host("error", number)) == 2
     assert [one["subject"] for one in status(rolled)["items"]] == [SPEC]
     assert "PCIDEVICE" in rolled.get(f"{FOLDER}/{DPDK}.env")
@@ -2108,9 +1963,7 @@ def test_a_list_that_was_set_for_good_is_named_and_holds_up_no_start(rolled: nod
 
 @pytest.mark.parametrize("hold", ["running", "declared"])
 def test_cpus_go_back_at_a_release_where_the_unit_runs_elsewhere_with_its_devices(fake: node.Node, hold: str) -> None:
-    equip(fake)
     services.add(fake, "late.service")
-    assert not runs.install(fake.host()).error
     roll_out(fake, {**PROFILE, "workloads": []})
     services.start(fake, "late.service")  # in system.slice
     own = ("--unit", "late.service", "--limits", f"cpu=1,memory=16Mi,{TTY}=1", "--hold", hold)
@@ -2126,7 +1979,7 @@ def test_cpus_go_back_at_a_release_where_the_unit_runs_elsewhere_with_its_device
     assert not fake.has(CHECKPOINT), "nothing is granted any more"
 
 
-def test_a_hand_releases_no_devices_of_what_runs(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_hand_releases_no_devices_of_what_runs(rolled: node.Node) -> None:
     assert services.start(rolled, SERIAL)
     with pytest.raises(CorralError, match="name: serial: runs, and would share its devices"):
         runs.command(rolled.host(), "release", "serial")
