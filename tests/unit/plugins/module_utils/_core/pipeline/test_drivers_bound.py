@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import json
 import shutil
 import typing as t
 
+import failing
 import node
 import pytest
 import runs
@@ -21,7 +21,7 @@ from _core.model.plan.plan import Outcome
 from _core.model.profile import profile
 from _core.model.values.errors import CorralError
 from _core.pipeline import applying, planning
-from example_counts import in_turn
+from services import running
 from test_workloads import in_sync, status, ticks_until_quiet
 
 Make = t.Callable[..., node.Node]
@@ -77,12 +77,6 @@ def records(fake: node.Node) -> list[str]:
 
 
 VFIO = ("vfio-pci", "vfio-pci")
-
-
-def running(fake: node.Node, unit: str) -> node.Run:
-    run = services.start(fake, unit)
-    assert run is not None, fake.said
-    return run
 
 
 def make_rolled(fake: node.Node) -> None:
@@ -431,10 +425,7 @@ def test_a_disk_that_the_kernel_has_given_to_another_keeps_its_driver(rolled: no
 
 
 def test_an_interface_that_comes_up_at_the_last_moment_keeps_its_driver(rolled: node.Node) -> None:
-    clone = rolled.clone(rolled.root.with_name("probe"))
-    probe = clone.host()
-    services.start(clone, LATER, probe)
-    number = next(index for index, act in enumerate(probe.acts, 1) if "checkpoint.json" in act)
+    number = failing.number_of(rolled, lambda host: services.start(host.node, LATER, host), "checkpoint.json")
 
     def come_up(now: int) -> None:
         if now == number:
@@ -516,20 +507,16 @@ def test_a_group_that_a_process_has_open_waits(rolled: node.Node) -> None:
 
 def test_a_run_that_binds_again_and_fails_later_leaves_no_override_behind(rolled: node.Node) -> None:
     rolled.pci.bind_anew(FIRST)
-    data = profile_with(pids={"per_workload": 64})
-    probe = rolled.clone(rolled.root.with_name("probe"))
-    host = probe.host()
-    applying.declare(host, profile.parse(data))
-    assert bound(probe) == {FIRST: VFIO, SECOND: VFIO}
-    for number in range(1, len(host.acts) + 1):
-        fake = rolled.clone(rolled.root.with_name(f"error{number}"))
-        with contextlib.suppress(CorralError, OSError):
-            applying.declare(fake.host("error", number), profile.parse(data))
-        assert fake.pci.override(FIRST) in ("", "vfio-pci"), number
+
+    def act(host: node.NodeHost) -> object:
+        return applying.declare(host, profile.parse(profile_with(pids={"per_workload": 64})))
+
+    assert bound(failing.tried(rolled, act).node) == {FIRST: VFIO, SECOND: VFIO}
+    for fake, what in failing.each(rolled, act, "error"):
+        assert fake.pci.override(FIRST) in ("", "vfio-pci"), what
         runs.tick(fake.host())
         runs.tick(fake.host())
-        assert bound(fake) == {FIRST: VFIO, SECOND: VFIO}, number
-        shutil.rmtree(fake.root)
+        assert bound(fake) == {FIRST: VFIO, SECOND: VFIO}, what
 
 
 def test_one_that_got_another_driver_and_is_in_use_is_left_alone(rolled: node.Node) -> None:
@@ -566,7 +553,7 @@ def test_a_card_that_the_machine_uses_is_no_fault_unless_a_workload_has_it(
         f"in use: cannot be bound to vfio-pci: {FOURTH} (i40e): its network interface ens3 is up"
         in capsys.readouterr().out
     )
-    uplink = devices(fake, capsys)[FOURTH]
+    uplink = devices(fake)[FOURTH]
     assert (uplink["healthy"], uplink["in_use"]) == (False, True)
     assert services.start(fake, LATER)
     assert runs.command(fake.host(), "devices") == 0
@@ -594,69 +581,56 @@ def test_a_file_of_another_name_is_no_record(rolled: node.Node) -> None:
 # Faults
 
 FAULTS = ("error", "killed", "torn")
-Act = t.Callable[[node.Node, node.NodeHost], object]
 
 
-def starts(fake: node.Node, host: node.NodeHost) -> object:
-    return services.start(fake, OTHER, host)
+def starts(host: node.NodeHost) -> object:
+    return services.start(host.node, OTHER, host)
 
 
-def stops(fake: node.Node, host: node.NodeHost) -> object:
-    return services.stop(fake, LATER, host)
+def stops(host: node.NodeHost) -> object:
+    return services.stop(host.node, LATER, host)
 
 
-def rolls_out(fake: node.Node, host: node.NodeHost) -> object:
+def rolls_out(host: node.NodeHost) -> object:
     rows = [{"name": "new", "match": {"unit": "new.service"}, "requests": {NIC: 2}}]
     return applying.declare(host, profile.parse(profile_with(workloads=[*rows, *only("later")["workloads"]])))
 
 
-def removes(fake: node.Node, host: node.NodeHost) -> object:
-    return runs.remove(host)
-
-
-@pytest.mark.parametrize("act", [starts, stops, rolls_out, removes], ids=lambda act: act.__name__)
+@pytest.mark.parametrize("act", [starts, stops, rolls_out, runs.remove], ids=lambda act: act.__name__)
 @pytest.mark.parametrize("fail", FAULTS)
-def test_a_run_that_fails_anywhere_is_gone_on_with(make: Make, fail: str, act: Act) -> None:
-    template = make()
-    equip(template)
-    services.add(template, "new.service")
-    roll_out(template, only("later", "other") if act is starts else None)
+def test_a_run_that_fails_anywhere_is_gone_on_with(fake: node.Node, fail: str, act: failing.Act) -> None:
+    services.add(fake, "new.service")
+    roll_out(fake, only("later", "other") if act is starts else None)
     if act in (stops, rolls_out):
-        running(template, LATER)
-    runs.tick(template.host())
-    probe = template.clone(template.root.with_name("probe"))
-    host = probe.host()
-    act(probe, host)
-    writes = [act for act in host.acts if "/sys/bus/pci" in act]
-    assert len(writes) >= (3 if act is not removes else 2), host.acts
-    for number in in_turn(len(host.acts), fail, FAULTS):
-        fake = template.clone(template.root.with_name(f"{fail}{number}"))
-        with contextlib.suppress(CorralError, OSError, node.Killed):
-            act(fake, fake.host(fail, number))
-        if act is removes:
-            runs.remove(fake.host())
-            assert (bound(fake), records(fake)) == ({}, []), number
-            shutil.rmtree(fake.root)
+        running(fake, LATER)
+    runs.tick(fake.host())
+    writes = [one for one in failing.tried(fake, act).acts if "/sys/bus/pci" in one]
+    assert len(writes) >= (3 if act is not runs.remove else 2), writes
+    for twin, what in failing.each(fake, act, fail, FAULTS):
+        if act is runs.remove:
+            runs.remove(twin.host())
+            assert (bound(twin), records(twin)) == ({}, []), what
             continue
         for dummy in range(3):
-            runs.tick(fake.host())
-        rows = json.loads(fake.get("/var/lib/corral/checkpoint.json"))["data"]["grants"]
+            runs.tick(twin.host())
+        rows = json.loads(twin.get("/var/lib/corral/checkpoint.json"))["data"]["grants"]
         held = {key for row in rows for one in row.get("devices", ()) for key in one[3] if key in ALL}
-        assert bound(fake) == dict.fromkeys(held, VFIO), number
-        assert records(fake) == sorted(f"{one}.driver" for one in held), number
-        assert fake.pci.held_up == [], number
-        in_sync(fake)
-        shutil.rmtree(fake.root)
+        assert bound(twin) == dict.fromkeys(held, VFIO), what
+        assert records(twin) == sorted(f"{one}.driver" for one in held), what
+        assert twin.pci.held_up == [], what
+        in_sync(twin)
 
 
 # A boot
 
 
-def devices(fake: node.Node, capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, t.Any]]:
+def devices(fake: node.Node) -> dict[str, dict[str, t.Any]]:
     """The devices by id, as a person is told of them."""
-    capsys.readouterr()
-    runs.command(fake.host(), "devices", "--json")
-    return {one["id"]: one for row in json.loads(capsys.readouterr().out)["resources"] for one in row["devices"]}
+    return {
+        one["id"]: one
+        for row in json.loads(runs.printed(fake.host(), "devices", "--json", code=None))["resources"]
+        for one in row["devices"]
+    }
 
 
 def rebooted(fake: node.Node) -> None:
@@ -667,9 +641,7 @@ def rebooted(fake: node.Node) -> None:
     services.reboot(fake)
 
 
-def test_what_the_machine_used_before_a_reboot_is_given_to_nobody_while_it_starts(
-    fake: node.Node, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_the_machine_used_before_a_reboot_is_given_to_nobody_while_it_starts(fake: node.Node) -> None:
     fake.pci.bring("ens2", up=True)
     assert roll_out(fake, only("later")).error == ""
     runs.tick(fake.host())
@@ -678,7 +650,7 @@ def test_what_the_machine_used_before_a_reboot_is_given_to_nobody_while_it_start
     assert not services.start(fake, LATER) or fake.pci.driver(THIRD) == "i40e"
     services.stop(fake, LATER)
     runs.tick(fake.host())
-    assert devices(fake, capsys)[THIRD]["reason"].endswith(
+    assert devices(fake)[THIRD]["reason"].endswith(
         "is still starting (systemctl is-system-running), and before it booted this was so: its network interface ens2 is up"
     )
     assert fake.get(state.PCI_USED) == kept, "the node has not started"
@@ -687,7 +659,7 @@ def test_what_the_machine_used_before_a_reboot_is_given_to_nobody_while_it_start
         fake.wait(10)
         runs.tick(fake.host())
     assert THIRD not in fake.get(state.PCI_USED)
-    assert devices(fake, capsys)[THIRD]["healthy"]
+    assert devices(fake)[THIRD]["healthy"]
 
 
 def test_what_the_machine_uses_is_kept_where_it_changes_and_goes_with_the_profile(fake: node.Node) -> None:
@@ -711,9 +683,7 @@ def test_a_record_that_cannot_be_written_is_drift_until_there_is_room(fake: node
     runs.tick(fake.host())
     fake.pci.bring("ens3", up=True)
     fake.wait(10)
-    host = fake.clone(fake.root.with_name("twin")).host()
-    runs.tick(host)
-    number = host.acts.index(f"write_file {state.PCI_USED}") + 1
+    number = failing.number_of(fake, runs.tick, f"write_file {state.PCI_USED}")
     assert runs.tick(fake.host("error", number)) == 2
     status = state.read_json(fake.host(), state.STATUS)
     (item,) = status["items"]
@@ -730,15 +700,13 @@ def test_a_record_that_cannot_be_written_is_drift_until_there_is_room(fake: node
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"version": 1, "checksum": "x", "data": {}}'])
-def test_a_record_that_is_none_holds_everything_back_while_the_node_starts(
-    text: str, fake: node.Node, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_record_that_is_none_holds_everything_back_while_the_node_starts(text: str, fake: node.Node) -> None:
     assert roll_out(fake, only("later")).error == ""
     fake.put(state.PCI_USED, text)
     rebooted(fake)
     runs.tick(fake.host())
-    assert {one["healthy"] for one in devices(fake, capsys).values()} == {False}
-    assert "pci-used.json, with what it used before it booted, cannot be read" in devices(fake, capsys)[THIRD]["reason"]
+    assert {one["healthy"] for one in devices(fake).values()} == {False}
+    assert "pci-used.json, with what it used before it booted, cannot be read" in devices(fake)[THIRD]["reason"]
     assert fake.get(state.PCI_USED) == text
     fake.systemd.starting = False
     assert services.start(fake, LATER)
@@ -768,9 +736,7 @@ def test_a_record_of_long_ago_holds_nothing_back_on_a_node_that_has_started(fake
     assert bound(fake) == {THIRD: VFIO}
 
 
-def test_an_interface_that_goes_down_at_a_shutdown_is_used_by_the_machine_all_the_same(
-    fake: node.Node, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interface_that_goes_down_at_a_shutdown_is_used_by_the_machine_all_the_same(fake: node.Node) -> None:
     fake.pci.bring("ens2", up=True)
     assert roll_out(fake, only("later")).error == ""
     runs.tick(fake.host())
@@ -781,4 +747,4 @@ def test_an_interface_that_goes_down_at_a_shutdown_is_used_by_the_machine_all_th
     fake.systemd.stopping = False
     rebooted(fake)
     runs.tick(fake.host())
-    assert not devices(fake, capsys)[THIRD]["healthy"]
+    assert not devices(fake)[THIRD]["healthy"]
