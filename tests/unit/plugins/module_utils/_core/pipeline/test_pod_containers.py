@@ -82,26 +82,48 @@ def roll_out(fake: node.Node, of: Profile) -> None:
     assert not outcome.error
 
 
-def test_each_container_has_the_limits_of_its_own(fake: node.Node) -> None:
-    pod = declared()
-    roll_out(fake, pod)
-    load = start(fake, 1, "load", **{"cpu.max": "50000 100000"})
-    app, proxy, infra = start(fake, 2, "web-app"), start(fake, 3, "proxy"), start(fake, 4, "0123-infra")
-    changes = items(fake, pod)
+POD = declared()
+
+
+def make_rolled(fake: node.Node) -> None:
+    roll_out(fake, POD)
+
+
+@pytest.fixture
+def rolled(made_once: node.MadeOnce) -> node.Node:
+    """A node with the pod's grant, and no agent."""
+    return made_once(make_rolled)
+
+
+def make_kept(fake: node.Node) -> None:
+    assert not runs.install(fake.host()).error
+    roll_out(fake, POD)
+
+
+@pytest.fixture
+def kept(made_once: node.MadeOnce) -> node.Node:
+    """The same with the agent."""
+    return made_once(make_kept)
+
+
+def test_each_container_has_the_limits_of_its_own(rolled: node.Node) -> None:
+    load = start(rolled, 1, "load", **{"cpu.max": "50000 100000"})
+    app, proxy, infra = start(rolled, 2, "web-app"), start(rolled, 3, "proxy"), start(rolled, 4, "0123-infra")
+    changes = items(rolled, POD)
     assert all(step.optional for one in changes for step in one.steps), "a container may end meanwhile"
     found = {(one.subject, one.property) for one in changes}
     assert {("web:web-app", "cpuset.cpus"), ("web:proxy", "memory.max"), ("web:load", "cpu.weight")} <= found
-    roll_out(fake, pod)
-    assert items(fake, pod) == []
-    assert limits(fake, app) == {
+    roll_out(rolled, POD)
+    assert items(rolled, POD) == []
+    assert limits(rolled, app) == {
         "cpuset.cpus": "5", "cpu.max": "max 100000", "cpu.weight": "39", "memory.max": str(128 << 20),
         "memory.swap.max": "0", "pids.max": "50",
     }  # fmt: skip
-    assert limits(fake, proxy)["cpuset.cpus"] == "1"
-    assert limits(fake, load)["cpuset.cpus"] == "1,5", "the CPUs that an init container hands on"
-    assert limits(fake, load)["cpu.max"] == "max 100000", "no quota on CPUs of its own"
-    assert limits(fake, infra) == UNLIMITED
-    assert [fake.get(f"/proc/{pid}/oom_score_adj").strip() for pid in (101, 52, 104)] == ["-997", "-997", "-997"]
+    assert limits(rolled, proxy)["cpuset.cpus"] == "1"
+    assert limits(rolled, load)["cpuset.cpus"] == "1,5", "the CPUs that an init container hands on"
+    assert limits(rolled, load)["cpu.max"] == "max 100000", "no quota on CPUs of its own"
+    assert limits(rolled, infra) == UNLIMITED
+    assert [rolled.get(f"/proc/{pid}/oom_score_adj").strip() for pid in (101, 52, 104)] == ["-997", "-997", "-997"]
 
 
 @pytest.mark.parametrize(
@@ -109,49 +131,50 @@ def test_each_container_has_the_limits_of_its_own(fake: node.Node) -> None:
     [
         ("app", "web", "app"),
         ("web-app", "web", "app"),
-        ("debug-app", "web", None),
-        ("web-debug-app", "web", None),
+        ("web2-app", "web*", "app"),
+        ("web-2-app", "web-*", "app"),
         ("web-x-app", "web", "x-app"),
+        ("web-x-app", "web*", "x-app"),  # not app of a pod web-x
         ("x-app", "web", "x-app"),
         ("x-app", "x", "x-app"),
-        ("web-2-app", "web-*", "app"),
+        ("debug-app", "web", None),
+        ("web-debug-app", "web", None),
         ("webapp", "web", None),
+        ("web-app2", "web", None),
+        ("web-infra", "web", None),
         ("0123-infra", "web", None),
         ("", "web", None),
     ],
 )
-def test_a_container_is_known_by_its_name(container: str, pod: str, is_a: str | None) -> None:
+def test_a_container_is_the_declared_one_by_its_name_or_with_its_pods_before_it(
+    container: str, pod: str, is_a: str | None
+) -> None:
     assert container_limits.declared_name(container, pod, ["app", "x-app"]) == is_a
 
 
 @pytest.mark.parametrize(
     ("user", "group"), [(1000, "/user.slice"), (0, f"/corral_web.slice/libpod-{2:064x}.scope/container")]
 )
-def test_a_process_that_looks_like_a_monitor_names_no_container(fake: node.Node, user: int, group: str) -> None:
-    pod = declared()
-    roll_out(fake, pod)
-    app = start(fake, 1, "app")
-    roll_out(fake, pod)
+def test_a_process_that_looks_like_a_monitor_names_no_container(rolled: node.Node, user: int, group: str) -> None:
+    app = start(rolled, 1, "app")
+    roll_out(rolled, POD)
     for pid in (2, 9999):  # before and after the monitor
-        fake.put(f"/proc/{pid}/comm", "conmon\n")
-        fake.put(f"/proc/{pid}/cmdline", f"conmon\0-c\0{1:064x}\0-n\0proxy\0-s\0")
-        fake.put(f"/proc/{pid}/cgroup", f"0::{group}\n")
-        fake.put(f"/proc/{pid}/status", f"Uid:\t{user}\t{user}\t{user}\t{user}\n")
-    assert items(fake, pod) == []
-    assert limits(fake, app)["cpuset.cpus"] == "5"
-    running = conmon.running(fake.host(), "/sys/fs/cgroup", ("*",))
+        rolled.put(f"/proc/{pid}/comm", "conmon\n")
+        rolled.put(f"/proc/{pid}/cmdline", f"conmon\0-c\0{1:064x}\0-n\0proxy\0-s\0")
+        rolled.put(f"/proc/{pid}/cgroup", f"0::{group}\n")
+        rolled.put(f"/proc/{pid}/status", f"Uid:\t{user}\t{user}\t{user}\t{user}\n")
+    assert items(rolled, POD) == []
+    assert limits(rolled, app)["cpuset.cpus"] == "5"
+    running = conmon.running(rolled.host(), "/sys/fs/cgroup", ("*",))
     assert running == [("app", app.removesuffix("/container"))]
-    assert [row[1] for row in pid_namespaces.containers(fake.host(), "/sys/fs/cgroup", (SLICE,))] == ["app"]
+    assert [row[1] for row in pid_namespaces.containers(rolled.host(), "/sys/fs/cgroup", (SLICE,))] == ["app"]
 
 
 @pytest.mark.parametrize("place", [f"{SLICE}/corral_web-libpod_pod_0123.slice", f"{SLICE}/web-app.service"])
-def test_a_container_is_found_wherever_it_lies_in_the_slice(fake: node.Node, place: str) -> None:
-    pod = declared()
-    assert not runs.install(fake.host()).error
-    roll_out(fake, pod)
-    app = start(fake, 1, "app", place=place)
-    assert runs.tick(fake.host()) == 2
-    assert limits(fake, app)["cpuset.cpus"] == "5"
+def test_a_container_is_found_wherever_it_lies_in_the_slice(kept: node.Node, place: str) -> None:
+    app = start(kept, 1, "app", place=place)
+    assert runs.tick(kept.host()) == 2
+    assert limits(kept, app)["cpuset.cpus"] == "5"
 
 
 @pytest.mark.parametrize(
@@ -172,14 +195,12 @@ def test_no_other_container_is_written_to(path: str, is_own: bool) -> None:
 
 
 @pytest.mark.parametrize("name", ["debug", "ap", "web-debug"])
-def test_a_container_that_is_not_declared_is_named(name: str, fake: node.Node) -> None:
-    pod = declared()
-    roll_out(fake, pod)
-    start(fake, 1, "app")
-    roll_out(fake, pod)
-    start(fake, 2, name, score=-997)
-    start(fake, 3, "0123-infra", score=-997)
-    (item,) = items(fake, pod)
+def test_a_container_that_is_not_declared_is_named(name: str, rolled: node.Node) -> None:
+    start(rolled, 1, "app")
+    roll_out(rolled, POD)
+    start(rolled, 2, name, score=-997)
+    start(rolled, 3, "0123-infra", score=-997)
+    (item,) = items(rolled, POD)
     assert (item.subject, item.property, item.actual, item.wanted) == (f"web:{name}", "declared", "no", "yes")
     assert (item.steps, item.verdict, item.when) == ((), "unchangeable", "next start")
     assert item.reason.startswith("no container of web has this name")
@@ -187,8 +208,8 @@ def test_a_container_that_is_not_declared_is_named(name: str, fake: node.Node) -
         "name": "x", "cpu": {"reserved": {"count": 2}, "policy": "static"},
         "workloads": [{"name": "web", "match": {"pod": "web"}, "limits": {"cpu": 2, "memory": "256Mi"}}],
     })  # fmt: skip
-    roll_out(fake, without)
-    assert [one.property for one in items(fake, without)] == [], "a pod whose containers are not listed may have any"
+    roll_out(rolled, without)
+    assert [one.property for one in items(rolled, without)] == [], "a pod whose containers are not listed may have any"
 
 
 def test_a_pod_that_shares_has_a_quota_and_scores_by_container(fake: node.Node) -> None:
@@ -233,14 +254,12 @@ def test_the_containers_of_two_pods_are_kept_apart(fake: node.Node) -> None:
     assert limits(fake, of_web)["cpuset.cpus"] != limits(fake, of_db)["cpuset.cpus"]
 
 
-def test_a_controller_that_the_runtime_leaves_out_is_named(fake: node.Node) -> None:
-    pod = declared()
-    roll_out(fake, pod)
-    app = start(fake, 1, "app")
+def test_a_controller_that_the_runtime_leaves_out_is_named(rolled: node.Node) -> None:
+    app = start(rolled, 1, "app")
     for file in ("cpuset.cpus", "memory.swap.max"):
-        fake.drop(f"{app}/{file}")
-    roll_out(fake, pod)
-    assert [(one.property, one.verdict) for one in items(fake, pod)] == [
+        rolled.drop(f"{app}/{file}")
+    roll_out(rolled, POD)
+    assert [(one.property, one.verdict) for one in items(rolled, POD)] == [
         ("memory.swap.max", "unchangeable"),
         ("cpuset.cpus", "unchangeable"),
     ]
@@ -257,50 +276,43 @@ def test_a_file_that_would_say_no_limit_may_be_missing(fake: node.Node) -> None:
     assert items(fake, pod) == []
 
 
-def test_a_container_whose_runtime_makes_no_group_of_its_own_has_them_in_that_of_systemd(fake: node.Node) -> None:
-    pod = declared()
-    roll_out(fake, pod)
-    scope = start(fake, 1, "app").removesuffix("/container")
-    shutil.rmtree(fake.root / f"{scope}/container".removeprefix("/"))
+def test_a_container_whose_runtime_makes_no_group_of_its_own_has_them_in_that_of_systemd(rolled: node.Node) -> None:
+    scope = start(rolled, 1, "app").removesuffix("/container")
+    shutil.rmtree(rolled.root / f"{scope}/container".removeprefix("/"))
     for file, text in UNLIMITED.items():
-        fake.put(f"{scope}/{file}", f"{text}\n")
-    roll_out(fake, pod)
-    assert limits(fake, scope)["cpuset.cpus"] == "5"
+        rolled.put(f"{scope}/{file}", f"{text}\n")
+    roll_out(rolled, POD)
+    assert limits(rolled, scope)["cpuset.cpus"] == "5"
 
 
 @pytest.mark.parametrize("name", ["containers.json", "volatile-containers.json"])
-def test_a_container_without_its_monitor_is_known_by_podmans_storage(fake: node.Node, name: str) -> None:
-    pod = declared()
-    roll_out(fake, pod)
-    app, proxy = start(fake, 1, "app"), start(fake, 2, "proxy")
-    shutil.rmtree(fake.root / "proc/501")
-    roll_out(fake, pod)
-    assert limits(fake, app) == UNLIMITED, "its name is not known"
-    assert limits(fake, proxy)["cpuset.cpus"] == "1"
+def test_a_container_without_its_monitor_is_known_by_podmans_storage(rolled: node.Node, name: str) -> None:
+    app, proxy = start(rolled, 1, "app"), start(rolled, 2, "proxy")
+    shutil.rmtree(rolled.root / "proc/501")
+    roll_out(rolled, POD)
+    assert limits(rolled, app) == UNLIMITED, "its name is not known"
+    assert limits(rolled, proxy)["cpuset.cpus"] == "1"
     rows = [{"id": f"{number:064x}", "names": [one]} for number, one in ((1, "app"), (2, "an old name"))]
-    fake.put(f"/var/lib/containers/storage/overlay-containers/{name}", json.dumps(rows))
-    fake.put(f"{proxy}/memory.max", "max\n")
-    roll_out(fake, pod)
-    assert limits(fake, app)["cpuset.cpus"] == "5"
-    assert limits(fake, proxy)["memory.max"] == str(64 << 20), "what a monitor says goes before what the storage does"
-    assert items(fake, pod) == []
+    rolled.put(f"/var/lib/containers/storage/overlay-containers/{name}", json.dumps(rows))
+    rolled.put(f"{proxy}/memory.max", "max\n")
+    roll_out(rolled, POD)
+    assert limits(rolled, app)["cpuset.cpus"] == "5"
+    assert limits(rolled, proxy)["memory.max"] == str(64 << 20), "what a monitor says goes before what the storage does"
+    assert items(rolled, POD) == []
 
 
-def test_a_tick_gives_a_container_its_limits_and_then_is_quiet(fake: node.Node) -> None:
-    pod = declared()
-    assert not runs.install(fake.host()).error
-    roll_out(fake, pod)
-    runs.tick(fake.host())
-    app = start(fake, 1, "app")
-    assert runs.tick(fake.host()) == 2
-    assert limits(fake, app)["cpuset.cpus"] == "5"
-    assert runs.tick(fake.host()) == 0
-    host = fake.host()
+def test_a_tick_gives_a_container_its_limits_and_then_is_quiet(kept: node.Node) -> None:
+    runs.tick(kept.host())
+    app = start(kept, 1, "app")
+    assert runs.tick(kept.host()) == 2
+    assert limits(kept, app)["cpuset.cpus"] == "5"
+    assert runs.tick(kept.host()) == 0
+    host = kept.host()
     assert runs.tick(host) == 0
     assert host.writes == ["/run/corral/status.json"]
-    fake.put(f"{app}/memory.max", "max\n")
-    assert runs.tick(fake.host()) == 2
-    assert limits(fake, app)["memory.max"] == str(128 << 20)
+    kept.put(f"{app}/memory.max", "max\n")
+    assert runs.tick(kept.host()) == 2
+    assert limits(kept, app)["memory.max"] == str(128 << 20)
 
 
 def hooks(fake: node.Node) -> dict[str, list[t.Any]]:
@@ -309,13 +321,11 @@ def hooks(fake: node.Node) -> dict[str, list[t.Any]]:
     return {row["name"]: row["containerEdits"].get("hooks", []) for row in rows}
 
 
-def test_a_container_has_its_limits_by_the_device_of_its_grant(fake: node.Node) -> None:
-    pod = declared()
-    roll_out(fake, pod)
-    assert hooks(fake) == {}, "without the agent there is no program to run"
-    assert not runs.install(fake.host()).error
-    roll_out(fake, pod)
-    found = hooks(fake)
+def test_a_container_has_its_limits_by_the_device_of_its_grant(rolled: node.Node) -> None:
+    assert hooks(rolled) == {}, "without the agent there is no program to run"
+    assert not runs.install(rolled.host()).error
+    roll_out(rolled, POD)
+    found = hooks(rolled)
     assert sorted(found) == ["web:app", "web:load", "web:proxy"]
     ((only,),) = [rows for name, rows in found.items() if name == "web:app"]
     assert (only["hookName"], only["path"]) == ("createRuntime", LAUNCHER)
@@ -327,14 +337,14 @@ def test_a_container_has_its_limits_by_the_device_of_its_grant(fake: node.Node) 
         "pids.max=50",
     ]
     assert only["args"] == [LAUNCHER, *CONTAINER_HOOK, *limits_of_app, "cpuset.cpus=5", "oom_score_adj=-997"]
-    app = start(fake, 1, "app")
-    assert hook(fake, *only["args"][3:]) == 0
-    assert items(fake, pod) == [], "a tick finds nothing to mend"
-    assert limits(fake, app)["cpuset.cpus"] == "5"
-    assert fake.get("/proc/101/oom_score_adj").strip() == "-997"
+    app = start(rolled, 1, "app")
+    assert hook(rolled, *only["args"][3:]) == 0
+    assert items(rolled, POD) == [], "a tick finds nothing to mend"
+    assert limits(rolled, app)["cpuset.cpus"] == "5"
+    assert rolled.get("/proc/101/oom_score_adj").strip() == "-997"
     assert device_delivery.cdi_file(device_delivery.VERSION) == state.GRANTS_SPEC
-    roll_out(fake, profile.parse({"name": "x", "cpu": {"reserved": {"count": 2}}}))
-    assert hooks(fake) == {}
+    roll_out(rolled, profile.parse({"name": "x", "cpu": {"reserved": {"count": 2}}}))
+    assert hooks(rolled) == {}
 
 
 def test_no_container_is_started_with_the_program_of_an_agent_that_was_removed(fake: node.Node) -> None:
@@ -355,12 +365,10 @@ def test_no_container_is_started_with_the_program_of_an_agent_that_was_removed(f
     assert fake.get(state.GRANTS_SPEC) == before
 
 
-def test_a_spec_that_was_changed_by_hand_goes_with_the_agent(fake: node.Node) -> None:
-    assert not runs.install(fake.host()).error
-    roll_out(fake, declared())
-    fake.put(state.GRANTS_SPEC, fake.get(state.GRANTS_SPEC).replace('"0.3.0"', '"9.9"'))
-    assert not runs.remove(fake.host(), ("agent",)).error
-    assert fake.host().names("/run/cdi") == []
+def test_a_spec_that_was_changed_by_hand_goes_with_the_agent(kept: node.Node) -> None:
+    kept.put(state.GRANTS_SPEC, kept.get(state.GRANTS_SPEC).replace('"0.3.0"', '"9.9"'))
+    assert not runs.remove(kept.host(), ("agent",)).error
+    assert kept.host().names("/run/cdi") == []
 
 
 def with_workloads(*rows: dict[str, t.Any], reserved: str = "0,4") -> Profile:
@@ -464,8 +472,7 @@ def test_explain_shows_each_container_and_how_it_is_started(
     assert not runs.install(fake.host()).error
     row = {"name": "data_base", "limits": {"cpu": 1, "memory": "64Mi"}}
     roll_out(fake, declared(*CONTAINERS[:2], row))
-    assert runs.command(fake.host(), "explain", "web") == 0
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("container ")]
+    lines = [line for line in runs.printed(fake.host(), "explain", "web").splitlines() if line.startswith("container ")]
     assert lines == [
         "container load (init): 1,5, start it with --device corral.node/grant=web:load",
         "container proxy (sidecar): 1, start it with --device corral.node/grant=web:proxy",
@@ -480,11 +487,9 @@ def test_explain_shows_each_container_and_how_it_is_started(
     )
 
 
-def test_a_container_without_cpus_of_its_own_is_said_to_have_the_pods(fake: node.Node) -> None:
-    pod = declared()
-    roll_out(fake, pod)
-    start(fake, 1, "app")
-    (item,) = [one for one in items(fake, pod) if one.property == "cpuset.cpus"]
+def test_a_container_without_cpus_of_its_own_is_said_to_have_the_pods(rolled: node.Node) -> None:
+    start(rolled, 1, "app")
+    (item,) = [one for one in items(rolled, POD) if one.property == "cpuset.cpus"]
     assert (item.actual, item.wanted) == ("all of the pod's", "5")
 
 
@@ -631,58 +636,34 @@ def test_the_hook_knows_the_containers_of_other_engines(fake: node.Node, engine:
     assert fake.get(f"/sys/fs/cgroup{group}/memory.max").strip() == "4096"
 
 
-@pytest.mark.parametrize(
-    ("container", "pod", "declared_one"),
-    [
-        ("app", "web", "app"),
-        ("web-app", "web", "app"),
-        ("web2-app", "web*", "app"),
-        ("my-app", "web", "my-app"),
-        ("web-my-app", "web", "my-app"),
-        ("web-my-app", "web*", "my-app"),  # not app of a pod web-my
-        ("debug-app", "web", None),
-        ("webapp", "web", None),
-        ("web-app2", "web", None),
-        ("web-infra", "web", None),
-        ("", "web", None),
-    ],
-)
-def test_a_container_is_the_declared_one_by_its_name_or_with_its_pods_before_it(
-    container: str, pod: str, declared_one: str | None
-) -> None:
-    assert container_limits.declared_name(container, pod, ["app", "my-app"]) == declared_one
-
-
 @pytest.mark.parametrize("files", ["young", "steady"])
 def test_a_tick_without_a_plan_sees_a_container_that_starts_and_a_limit_that_changes(
-    fake: node.Node, files: str, monkeypatch: pytest.MonkeyPatch
+    kept: node.Node, files: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if files == "steady":
         monkeypatch.setattr(recorded_inputs, "STEADY_SECONDS", -3600)
-    assert not runs.install(fake.host()).error
-    roll_out(fake, declared())
-    app = start(fake, 1, "app")
+    app = start(kept, 1, "app")
     for code in (2, 0):
-        assert runs.tick(fake.host()) == code
-        fake.time += 10
-    assert test_quiet_tick.short(fake)
-    fake.put(f"{app}/memory.max", "max\n")
-    assert not test_quiet_tick.short(fake)
-    fake.put(f"{app}/memory.max", f"{128 << 20}\n")
-    assert test_quiet_tick.short(fake)
-    fake.put("/proc/101/oom_score_adj", "0\n")
-    assert not test_quiet_tick.short(fake)
-    fake.put("/proc/101/oom_score_adj", "-997\n")
-    assert test_quiet_tick.short(fake)
-    start(fake, 2, "proxy", score=-997)
-    assert not test_quiet_tick.short(fake)
+        assert runs.tick(kept.host()) == code
+        kept.time += 10
+    assert test_quiet_tick.short(kept)
+    kept.put(f"{app}/memory.max", "max\n")
+    assert not test_quiet_tick.short(kept)
+    kept.put(f"{app}/memory.max", f"{128 << 20}\n")
+    assert test_quiet_tick.short(kept)
+    kept.put("/proc/101/oom_score_adj", "0\n")
+    assert not test_quiet_tick.short(kept)
+    kept.put("/proc/101/oom_score_adj", "-997\n")
+    assert test_quiet_tick.short(kept)
+    start(kept, 2, "proxy", score=-997)
+    assert not test_quiet_tick.short(kept)
 
 
-def test_a_container_starts_on_a_kernel_without_accounting_of_swap(fake: node.Node) -> None:
-    pod = declared()
-    roll_out(fake, pod)
-    app = start(fake, 1, "app")
-    fake.drop(f"{app}/memory.swap.max")
-    assert hook(fake, "memory.max=134217728", "memory.swap.max=0", "pids.max=50", "cpu.weight=39", "cpuset.cpus=5") == 0
-    (item,) = [one for one in items(fake, pod) if one.property != "oom_score_adj"]
+def test_a_container_starts_on_a_kernel_without_accounting_of_swap(rolled: node.Node) -> None:
+    app = start(rolled, 1, "app")
+    rolled.drop(f"{app}/memory.swap.max")
+    assert (
+        hook(rolled, "memory.max=134217728", "memory.swap.max=0", "pids.max=50", "cpu.weight=39", "cpuset.cpus=5") == 0
+    )
+    (item,) = [one for one in items(rolled, POD) if one.property != "oom_score_adj"]
     assert (item.property, item.verdict, item.wanted) == ("memory.swap.max", "unchangeable", "0")
