@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import typing as t
 
+import failing
 import node
 import pytest
 import runs
@@ -20,7 +21,7 @@ from _core.model.systemd.agent_units import CONFIRM_TIMER
 from _core.model.values.errors import CorralError, Problem
 from _core.pipeline import applying, confirming, declared_profile, locked_run
 from _core.pipeline.confirming import Terms
-from example_counts import in_turn, places
+from example_counts import in_turn
 from shapes import misfits
 from test_faults import CHANGED
 
@@ -48,6 +49,12 @@ def timer(fake: node.Node, host: node.NodeHost | None = None) -> int:
     return runs.command(host or fake.host(), "confirm", "--tick")
 
 
+def expire(fake: node.Node) -> int:
+    """Its time goes by, and the timer looks."""
+    fake.wait(SECONDS + 1)
+    return timer(fake)
+
+
 def waits(fake: node.Node) -> bool:
     """Whether a profile is unconfirmed; its timer runs as long."""
     found = fake.has(state.UNCONFIRMED)
@@ -64,18 +71,16 @@ def declared(fake: node.Node) -> str:
     return t.cast("str", json.loads(fake.get(state.DECLARED))["name"])
 
 
-def test_a_profile_that_is_confirmed_stays(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_profile_that_is_confirmed_stays(rolled: node.Node) -> None:
     assert change(rolled).applied
     assert waits(rolled)
     status = json.loads(rolled.get(state.STATUS))
     assert misfits(status["unconfirmed"], json_shapes.RenderedUnconfirmed) == []
     assert status["unconfirmed"]["until"] == int(rolled.time) + SECONDS
-    runs.command(rolled.host(), "status")
-    assert "is unconfirmed: at " in capsys.readouterr().out
+    assert "is unconfirmed: at " in runs.printed(rolled.host(), "status", code=None)
     rolled.wait(SECONDS - 1)
     assert timer(rolled) == 0
-    assert runs.command(rolled.host(), "confirm", "--json") == 0
-    said = json.loads(capsys.readouterr().out)
+    said = json.loads(runs.printed(rolled.host(), "confirm", "--json"))
     assert misfits(said, json_shapes.Confirmed) == []
     assert said["confirmed"]["name"] == "edge"
     after = seen(rolled)
@@ -84,8 +89,7 @@ def test_a_profile_that_is_confirmed_stays(rolled: node.Node, capsys: pytest.Cap
     rolled.wait(SECONDS)
     assert timer(rolled) == 0
     assert seen(rolled) == after
-    assert runs.command(rolled.host(), "confirm") == 0
-    assert "no profile is unconfirmed" in capsys.readouterr().out
+    assert "no profile is unconfirmed" in runs.printed(rolled.host(), "confirm")
 
 
 def test_without_a_confirmation_the_node_goes_back(rolled: node.Node, capfd: pytest.CaptureFixture[str]) -> None:
@@ -112,34 +116,30 @@ def test_without_a_confirmation_the_node_goes_back(rolled: node.Node, capfd: pyt
     assert json.loads(rolled.get(state.STATUS))["in_sync"]
 
 
-def test_the_status_names_no_way_out_that_is_refused_once_the_time_is_over(
-    rolled: node.Node, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_status_names_no_way_out_that_is_refused_once_the_time_is_over(rolled: node.Node) -> None:
     """It said that ``corral confirm`` keeps the profile, for as long as the way back failed."""
     change(rolled)
     rolled.wait(SECONDS + 1)
     with pytest.raises(CorralError, match="apply it again with force to keep it"):
         runs.command(rolled.host(), "confirm")
-    capsys.readouterr()
-    runs.command(rolled.host(), "status")
-    said = capsys.readouterr().out
+    said = runs.printed(rolled.host(), "status", code=None)
     assert ") was not confirmed until 20" in said
     assert "the node goes back to profile edge (" in said
     assert "(apply it again with force to keep it)" in said
     assert "corral confirm" not in said
 
 
-def test_a_plan_says_of_a_profile_that_goes_back_that_a_run_is_refused(
-    rolled: node.Node, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plan_says_of_a_profile_that_goes_back_that_a_run_is_refused(rolled: node.Node) -> None:
     """A run, and check mode, refused it; ``corral plan`` showed what it would change."""
     file = rolled.root.with_name("edited.json")
     file.write_text(json.dumps(node.edge(**CHANGED)))
 
     def said() -> list[str]:
-        capsys.readouterr()
-        runs.command(rolled.host(), "plan", "--profile", str(file))
-        return [line for line in capsys.readouterr().out.splitlines() if "refused" in line]
+        return [
+            line
+            for line in runs.printed(rolled.host(), "plan", "--profile", str(file), code=None).splitlines()
+            if "refused" in line
+        ]
 
     assert said() == []
     change(rolled)
@@ -159,8 +159,7 @@ def test_a_plan_says_of_a_profile_that_goes_back_that_a_run_is_refused(
 
 def test_a_profile_that_went_back_is_not_applied_again_without_force(rolled: node.Node) -> None:
     change(rolled)
-    rolled.wait(SECONDS + 1)
-    timer(rolled)
+    expire(rolled)
     before = seen(rolled)
     with pytest.raises(
         CorralError, match=r"went back \(not confirmed within 120 s\): change it, or apply it with force"
@@ -174,14 +173,13 @@ def test_a_profile_that_went_back_is_not_applied_again_without_force(rolled: nod
     assert not rolled.has(state.REJECTED), "it is in force, and it was confirmed"
 
 
-def test_what_went_back_is_no_profile_to_go_back_to(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_went_back_is_no_profile_to_go_back_to(rolled: node.Node) -> None:
     runs.declare(rolled.host(), name="second")
     change(rolled, name="third")
-    rolled.wait(SECONDS + 1)
-    timer(rolled)
-    capsys.readouterr()
-    runs.command(rolled.host(), "history", "--json")
-    assert [row["name"] for row in json.loads(capsys.readouterr().out)["profiles"]] == ["second", "edge"]
+    expire(rolled)
+    assert [
+        row["name"] for row in json.loads(runs.printed(rolled.host(), "history", "--json", code=None))["profiles"]
+    ] == ["second", "edge"]
 
 
 @pytest.mark.parametrize("confirmed", [True, False])
@@ -194,8 +192,7 @@ def test_a_profile_that_another_one_replaced_unconfirmed_is_no_profile_to_go_bac
     if confirmed:
         runs.command(rolled.host(), "confirm")
     else:
-        rolled.wait(SECONDS + 1)
-        timer(rolled)
+        expire(rolled)
     assert not waits(rolled)
     current, past = state.history(rolled.host())
     kept = [one.profile["name"] for one in ([current] if current else []) + past]
@@ -206,8 +203,7 @@ def test_a_first_profile_goes_back_to_none_and_the_agent_stays(fake: node.Node) 
     runs.install(fake.host())
     before = seen(fake)
     change(fake, **node.edge())
-    fake.wait(SECONDS + 1)
-    assert timer(fake) == 0
+    assert expire(fake) == 0
     assert node.different(before, seen(fake)) == []
     assert not fake.has(state.DECLARED)
     assert not waits(fake)
@@ -337,8 +333,7 @@ def test_the_profile_that_was_confirmed_waits_for_nothing_and_never_counts_as_on
         rolled.kernel_write(node.pool_file(1), "0\n")
     assert change(rolled, **node.edge()).applied
     assert not waits(rolled)
-    rolled.wait(SECONDS + 1)
-    timer(rolled)
+    expire(rolled)
     assert not rolled.has(state.REJECTED)
 
 
@@ -346,8 +341,7 @@ def test_a_change_that_waits_for_nothing_confirms(rolled: node.Node) -> None:
     change(rolled)
     change(rolled, terms=Terms(), name="another")
     assert not waits(rolled)
-    rolled.wait(SECONDS + 1)
-    timer(rolled)
+    expire(rolled)
     assert declared(rolled) == "another"
 
 
@@ -429,8 +423,7 @@ def test_a_file_with_a_profile_that_went_back_is_not_taken_up(
 ) -> None:
     change(rolled)
     text = rolled.get(state.DECLARED)
-    rolled.wait(SECONDS + 1)
-    timer(rolled)
+    expire(rolled)
     before = seen(rolled)
     rolled.put(state.DECLARED, text)  # An image or another program puts it there again.
     capfd.readouterr()
@@ -478,31 +471,21 @@ FAULTS = ("killed", "torn", "error")
 def test_a_run_that_is_killed_anywhere_goes_back(
     fault: str, first: bool, make: Make, trials: t.Callable[[], node.Node]
 ) -> None:
-    def fresh() -> node.Node:
-        if not first:
-            return trials()
-        fake = make()
-        runs.install(fake.host())
-        return fake
+    def act(host: node.NodeHost) -> Outcome:
+        return change(host.node, host, **(node.edge() if first else CHANGED))
 
-    sections = node.edge() if first else CHANGED
-    sample = fresh()
-    before = seen(sample)
-    host = sample.host()
-    change(sample, host, **sections)
-    armed = next(index for index, act in enumerate(host.acts, 1) if CONFIRM_TIMER in act)
-    wrong = []
-    for number in in_turn(len(host.acts), fault, FAULTS[:2] if first else FAULTS):
-        fake = fresh()
-        with pytest.raises(node.Killed):
-            change(fake, fake.host(fault, number), **sections)
+    fresh = make() if first else trials()
+    if first:
+        runs.install(fresh.host())
+    before, acts = seen(fresh), failing.tried(fresh, act).acts
+    armed = next(index for index, one in enumerate(acts, 1) if CONFIRM_TIMER in one)
+    assert armed < len(acts) / 2, "it is armed before the node is changed"
+    for fake, what in failing.each(fresh, act, fault, FAULTS[:2] if first else FAULTS):
         fake.wait(SECONDS + 1)
         if fake.has(state.UNCONFIRMED):
             timer(fake)
-        assert not fake.has(state.UNCONFIRMED)
-        wrong += [f"{number} {host.acts[number - 1]}: {line}" for line in node.different(before, seen(fake))]
-    assert not wrong
-    assert armed < len(host.acts) / 2, "it is armed before the node is changed"
+        assert not fake.has(state.UNCONFIRMED), what
+        assert node.different(before, seen(fake)) == [], what
 
 
 def test_a_run_that_is_refused_anywhere_waits_for_nothing(trials: t.Callable[[], node.Node]) -> None:
@@ -527,27 +510,24 @@ def test_a_run_that_is_refused_anywhere_waits_for_nothing(trials: t.Callable[[],
 
 @pytest.mark.parametrize("act", ["confirm", "back"])
 def test_a_confirmation_or_a_way_back_that_is_killed_is_made_again(act: str, trials: t.Callable[[], node.Node]) -> None:
-    sample = trials()
-    change(sample)
-    sample.wait(SECONDS + 1 if act == "back" else 1)
-    host = sample.host()
     words = ("confirm", "--tick") if act == "back" else ("confirm",)
-    runs.command(host, *words)
-    wanted = seen(sample)
-    for number in places(len(host.acts)):
-        fake = trials()
-        change(fake)
-        fake.wait(SECONDS + 1 if act == "back" else 1)
-        with pytest.raises(node.Killed):
-            runs.command(fake.host("torn", number), *words)
-        runs.command(fake.host(), *words)
+
+    def again(host: node.NodeHost) -> int:
+        return runs.command(host, *words)
+
+    changed = trials()
+    change(changed)
+    changed.wait(SECONDS + 1 if act == "back" else 1)
+    wanted = seen(failing.tried(changed, again).node)
+    for fake, what in failing.each(changed, again, "torn"):
+        again(fake.host())
         timer(fake)  # It stops itself where nothing waits any more.
-        assert not waits(fake), host.acts[number - 1]
-        assert node.different(wanted, seen(fake)) == [], host.acts[number - 1]
+        assert not waits(fake), what
+        assert node.different(wanted, seen(fake)) == [], what
 
 
 def test_a_run_that_failed_and_could_not_be_undone_goes_back_and_may_be_applied_again(
-    trials: t.Callable[[], node.Node], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    trials: t.Callable[[], node.Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sample = trials()
     host = sample.host()
@@ -560,13 +540,11 @@ def test_a_run_that_failed_and_could_not_be_undone_goes_back_and_may_be_applied_
         outcome = change(fake, fake.host("error", number))
     assert outcome.error and outcome.leftovers
     assert waits(fake)
-    runs.command(fake.host(), "status")
-    said = capsys.readouterr().out
+    said = runs.printed(fake.host(), "status", code=None)
     assert "failed, and not all of it could be undone: at " in said and "corral confirm" not in said
     with pytest.raises(CorralError, match="failed and is not in force, so it cannot be confirmed"):
         runs.command(fake.host(), "confirm")
-    fake.wait(SECONDS + 1)
-    assert timer(fake) == 0
+    assert expire(fake) == 0
     assert node.different(before, seen(fake)) == []
     assert not waits(fake) and not fake.has(state.REJECTED)
     assert not change(fake).error
@@ -579,15 +557,13 @@ def test_a_file_of_an_earlier_version_says_what_to_go_back_to(rolled: node.Node)
     assert found is not None
     data = {name: value for name, value in found._asdict().items() if name != "failed"}
     state.write_checked(rolled.host(), state.UNCONFIRMED, data, spare=False)
-    rolled.wait(SECONDS + 1)
-    assert timer(rolled) == 0
+    assert expire(rolled) == 0
     assert node.different(before, seen(rolled)) == []
 
 
 def test_a_removal_forgets_which_profiles_went_back(rolled: node.Node) -> None:
     change(rolled)
-    rolled.wait(SECONDS + 1)
-    timer(rolled)
+    expire(rolled)
     assert rolled.has(state.REJECTED)
     runs.remove(rolled.host(), registry.of_profile())  # The agent stays, and the folder of its state with it.
     assert rolled.has(state.AGENT) and not rolled.has(state.REJECTED)
@@ -636,6 +612,5 @@ def test_a_way_back_that_keeps_failing_is_logged_with_growing_pauses(
 def test_what_is_declared_after_all_this_is_what_was_before(rolled: node.Node) -> None:
     found = declared_profile.read_declared(rolled.host())
     change(rolled)
-    rolled.wait(SECONDS + 1)
-    timer(rolled)
+    expire(rolled)
     assert declared_profile.read_declared(rolled.host()) == found

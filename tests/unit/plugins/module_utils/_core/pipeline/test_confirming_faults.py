@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import typing as t
 
+import failing
 import node
 import pytest
 import runs
@@ -18,7 +18,6 @@ from _core.model.systemd.agent_units import CONFIRM_TIMER
 from _core.model.values.errors import CorralError
 from _core.pipeline import confirming
 from _core.pipeline.confirming import Terms
-from example_counts import in_turn
 from test_faults import CHANGED, OWN
 
 Make = t.Callable[..., node.Node]
@@ -85,11 +84,9 @@ def test_a_timer_that_does_not_start_leaves_what_was_unconfirmed(nodes: Nodes) -
     confirmed = fake.get(state.DECLARED)
     change(fake.host())
     kept = fake.get(state.UNCONFIRMED)
-    sample, sections = fake.clone(fake.root.with_name("sample")), {**CHANGED, "pids": {"pid_max": 80000}}
-    host = sample.host()
+    sections = {**CHANGED, "pids": {"pid_max": 80000}}
+    start = failing.number_of(fake, lambda host: change(host, **sections), CONFIRM_TIMER)
     fake.wait(10)
-    change(host, **sections)
-    start = next(number for number, act in enumerate(host.acts, 1) if CONFIRM_TIMER in act)
     with pytest.raises(CorralError, match="cannot be started"):
         change(fake.host("error", start), **sections)
     assert json.loads(fake.get(state.UNCONFIRMED)) == json.loads(kept)
@@ -102,19 +99,14 @@ FAULTS = ("error", "torn")
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_way_back_to_no_profile_is_tried_again_until_nothing_is_left(fault: str, empty_nodes: Nodes) -> None:
-    sample = empty_nodes()
-    before = seen(sample)
-    change(sample.host(), **node.edge())
-    host = sample.host()
-    expire(sample, host)
-    assert node.different(before, seen(sample)) == []
-    wrong = []
-    for number in in_turn(len(host.acts), fault, FAULTS):
-        fake = empty_nodes()
-        change(fake.host(), **node.edge())
-        with contextlib.suppress(CorralError, OSError, node.Killed):
-            expire(fake, fake.host(fault, number))
+    def act(host: node.NodeHost) -> None:
+        expire(host.node, host)
+
+    changed = empty_nodes()
+    before = seen(changed)
+    change(changed.host(), **node.edge())
+    assert node.different(before, seen(failing.tried(changed, act).node)) == []
+    for fake, what in failing.each(changed, act, fault, FAULTS):
         expire(fake)
-        assert not fake.has(state.UNCONFIRMED), host.acts[number - 1]
-        wrong += [f"{host.acts[number - 1]}: {line}" for line in node.different(before, seen(fake))]
-    assert not wrong
+        assert not fake.has(state.UNCONFIRMED), what
+        assert node.different(before, seen(fake)) == [], what
