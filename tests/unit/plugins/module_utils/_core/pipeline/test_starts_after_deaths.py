@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
+import failing
 import node
 import pytest
 import runs
@@ -18,7 +19,6 @@ from _core.model.profile import profile
 from _core.model.values.errors import CorralError
 from _core.pipeline import applying, planning
 from _core.pipeline.applying import Outcome
-from example_counts import places
 from test_workloads import BATCH, DATAPLANE, FEED, OTHER, PROFILE, without
 
 Make = t.Callable[..., node.Node]
@@ -100,15 +100,9 @@ GONE = node.Cgroup()
 def test_what_starts_after_a_death_shares_no_exclusive_cpus(name: str, make: Make) -> None:
     case = CASES[name]
     before = prepared(case, make)
-    undisturbed = before.clone(before.root.with_name("undisturbed"))
-    host = undisturbed.host()
-    case.act(host)
-    assert len(host.acts) > 3
+    assert len(failing.tried(before, case.act).acts) > 3
     wrong, own = [], 0
-    for number in places(len(host.acts)):
-        fake = before.clone(before.root.with_name(f"death-{number}"))
-        with contextlib.suppress(OSError, CorralError, node.Killed):
-            case.act(fake.host("killed", number))
+    for fake, what in failing.each(before, case.act, "killed"):
         forgive(fake)
         for unit in UNITS:
             run = None if unit in fake.runs else services.start(fake, unit)
@@ -120,8 +114,8 @@ def test_what_starts_after_a_death_shares_no_exclusive_cpus(name: str, make: Mak
         except CorralError as refusal:  # What has started meanwhile has the CPUs that it asks for.
             again = 0 if name == "an admission" else refusal
         failed = again.error if isinstance(again, Outcome) else again not in (0, 2)
-        wrong += [f"{number} {host.acts[number - 1]}: {line}" for line in (*fake.seen, *fake.systemd.overlaps())]
-        wrong += [f"{number}: the next run fails: {again}"] if failed else []
+        wrong += [f"{what}: {line}" for line in (*fake.seen, *fake.systemd.overlaps())]
+        wrong += [f"{what}: the next run fails: {again}"] if failed else []
         fake.seen.clear()
     assert wrong == []
     assert own > 0, "nothing started on CPUs of its own"
@@ -151,16 +145,10 @@ def test_systemd_reads_the_only_file_of_a_tick_that_died_at_any_write(make: Make
     """The tick after it finds the file as it is to be."""
     before = prepared(CASES["an admission"], make)
     before.drop("/etc/systemd/system/slices.target.d/10-corral-cpu.conf")
-    whole = before.clone(before.root.with_name("whole")).host()
-    runs.tick(whole)
-    assert RELOAD in whole.acts
-    for number in range(1, len(whole.acts) + 1):
-        fake = before.clone(before.root.with_name(f"death-{number}"))
-        reloads = fake.systemd.reloads
-        with contextlib.suppress(node.Killed):
-            runs.tick(fake.host("killed", number))
+    assert failing.number_of(before, runs.tick, RELOAD)
+    for fake, what in failing.each(before, runs.tick, "killed"):
         test_workloads.ticks_until_quiet(fake)
-        assert fake.systemd.reloads > reloads, whole.acts[number - 1]
+        assert fake.systemd.reloads > before.systemd.reloads, what
 
 
 def test_a_start_does_not_have_systemd_read_what_a_dead_run_left(make: Make) -> None:

@@ -9,6 +9,7 @@ import copy
 import json
 import typing as t
 
+import failing
 import node
 import pytest
 import runs
@@ -20,7 +21,6 @@ from _core.managers import workloads
 from _core.model.profile import profile, profile_tenants
 from _core.model.values.errors import CorralError
 from _core.pipeline import admit_workload, applying, planning, tenant_workloads
-from example_counts import in_turn
 from shared_data import REPOSITORY
 from test_workloads import BATCH, BOTH, CGROUP, DATAPLANE, FEED, OTHER, held, profile_with, roll_out, status
 
@@ -165,9 +165,7 @@ def test_new_defaults_are_for_what_does_not_run(rolled: node.Node) -> None:
     assert limits(rolled, PLACE)["pids.max"] == "60"
 
 
-def test_new_defaults_that_the_quota_leaves_no_room_for_raise_no_limit(
-    rolled: node.Node, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_new_defaults_that_the_quota_leaves_no_room_for_raise_no_limit(rolled: node.Node) -> None:
     assert services.start(rolled, BATCH)
     row = copy.deepcopy(ACME)
     row["limits"][0]["default"]["pids"] = 180
@@ -177,9 +175,7 @@ def test_new_defaults_that_the_quota_leaves_no_room_for_raise_no_limit(
     (item,) = status(rolled)["items"]
     assert "limits.pids used 50, asked 180, hard 200" in item["reason"]
     assert (item["property"], item["actual"], item["wanted"]) == ("limits.pids", "50", "180"), "it keeps what it has"
-    capsys.readouterr()
-    assert runs.command(rolled.host(), "explain", "feed") == 0
-    said = capsys.readouterr().out.splitlines()
+    said = runs.printed(rolled.host(), "explain", "feed").splitlines()
     assert said[0] == "feed: granted"
     assert said[-1].startswith("refused more: tenant acme, quota all: limits.pids used 50, asked 180, hard 200")
     assert services.start(rolled, FEED)
@@ -320,11 +316,9 @@ def test_a_workload_without_resources_is_placed_and_counted(fake: node.Node) -> 
         "quota": [{"name": "q", "hard": {"count/workloads": 1}}],
     }
     assert roll_out(fake, profile_of(tenant, workloads=rows)).remaining == ()
-    run = services.start(fake, "bare.service")
-    assert run
+    run = services.running(fake, "bare.service")
     assert run.place == "corral.slice/corral-acme.slice/corral-acme-bare.slice/bare.service"
-    run = services.start(fake, "free.service")
-    assert run
+    run = services.running(fake, "free.service")
     assert run.place == "system.slice/free.service", "one of no tenant stays where it is"
     in_sync(fake)
     assert [one["name"] for one in status(fake)["workloads"] if one["name"] in ("bare", "free")] == ["bare"]
@@ -478,8 +472,7 @@ def test_the_example_gives_two_tenants_their_own(fake: node.Node) -> None:
     for unit in ("acme-web.service", "globex-db.service", "acme-job@1.service"):
         if "@" in unit:
             fake.put(f"{test_workloads.SYSTEM}/multi-user.target.wants/{unit}", "")
-        run = services.start(fake, unit)
-        assert run
+        run = services.running(fake, unit)
         places[unit] = run.place.rpartition("/")[0]
     assert places == {
         "acme-web.service": "corral_web.slice",
@@ -494,11 +487,9 @@ def test_the_example_gives_two_tenants_their_own(fake: node.Node) -> None:
 # What is shown
 
 
-def test_used_against_hard(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+def test_used_against_hard(rolled: node.Node) -> None:
     assert services.start(rolled, BATCH)
-    capsys.readouterr()
-    assert runs.command(rolled.host(), "status", "--tenants") == 0
-    assert capsys.readouterr().out.splitlines() == [
+    assert runs.printed(rolled.host(), "status", "--tenants").splitlines() == [
         "tenant  workloads  quota  resource         used   hard",
         "acme    2          all    count/workloads  2      3",
         "                   all    limits.memory    320Mi  1Gi",
@@ -506,8 +497,7 @@ def test_used_against_hard(rolled: node.Node, capsys: pytest.CaptureFixture[str]
         "                   all    requests.cpu     2500m  4",
     ]
     in_sync(rolled)
-    runs.command(rolled.host(), "status", "--tenants", "--json")
-    told = json.loads(capsys.readouterr().out)["tenants"]
+    told = json.loads(runs.printed(rolled.host(), "status", "--tenants", "--json", code=None))["tenants"]
     assert told == status(rolled)["tenants"]
     assert told[0]["workloads"] == ["feed", BOTH]
     assert told[0]["text"] == (
@@ -515,45 +505,39 @@ def test_used_against_hard(rolled: node.Node, capsys: pytest.CaptureFixture[str]
         "all requests.cpu 2500m of 4"
     )
     roll_out(rolled, profile_of(with_hard(memory="128Mi")))
-    assert runs.command(rolled.host(), "status", "--tenants") == 2
-    assert "limits.memory    320Mi  128Mi  exceeded" in capsys.readouterr().out
+    assert "limits.memory    320Mi  128Mi  exceeded" in runs.printed(rolled.host(), "status", "--tenants", code=2)
 
 
-def test_a_workload_says_its_tenant_and_what_that_gave_it(
-    rolled: node.Node, capsys: pytest.CaptureFixture[str]
-) -> None:
-    runs.command(rolled.host(), "explain", "feed")
-    assert "tenant: acme, by default limits.pids 50" in capsys.readouterr().out.splitlines()
-    runs.command(rolled.host(), "explain", "dataplane")
-    assert "tenant" not in capsys.readouterr().out
+def test_a_workload_says_its_tenant_and_what_that_gave_it(rolled: node.Node) -> None:
+    assert (
+        "tenant: acme, by default limits.pids 50"
+        in runs.printed(rolled.host(), "explain", "feed", code=None).splitlines()
+    )
+    assert "tenant" not in runs.printed(rolled.host(), "explain", "dataplane", code=None)
     shown = {one["name"]: one["tenant"] for one in status(rolled)["workloads"]}
     assert (shown["dataplane"], shown["feed"], shown[BOTH]) == (None, "acme", "acme")
 
 
-def test_a_workload_that_a_tenant_alone_gives_something_is_explained_by_its_unit(
-    fake: node.Node, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_workload_that_a_tenant_alone_gives_something_is_explained_by_its_unit(fake: node.Node) -> None:
     """It requests nothing itself, and is granted what its tenant gives by default."""
     test_workloads.install(fake)
     row = {"name": "plain", "match": {"unit": "batch@*.service"}, "hold": "running"}
     roll_out(fake, profile_of({key: ACME[key] for key in ("name", "members", "limits")}, workloads=[row]))
-    capsys.readouterr()
-    assert runs.command(fake.host(), "explain", "batch@7") == 0
-    assert capsys.readouterr().out.startswith("plain:batch@7: would be granted, if it started now\n")
+    assert runs.printed(fake.host(), "explain", "batch@7").startswith(
+        "plain:batch@7: would be granted, if it started now\n"
+    )
 
 
-def test_a_plan_notes_patterns_and_priorities_that_no_workload_has(
-    fake: node.Node, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plan_notes_patterns_and_priorities_that_no_workload_has(fake: node.Node) -> None:
     """Misspelt, they would leave workloads without limits and quota, and nothing else would say so."""
     test_workloads.install(fake)
     urgent = {"scope": "PriorityClass", "operator": "In", "values": ["hihg"]}
     quota = {"name": "urgent", "hard": {"count/workloads": 1}, "scope_selector": [urgent]}
     nobody = {"name": "globex", "members": {"units": ["gloebx-*.service"]}}
     roll_out(fake, profile_of({**ACME, "quota": [quota]}, nobody))
-    capsys.readouterr()
-    runs.command(fake.host(), "plan")
-    assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("tenants[")] == [
+    assert [
+        line for line in runs.printed(fake.host(), "plan", code=None).splitlines() if line.startswith("tenants[")
+    ] == [
         "tenants[0].quota[0].scope_selector: hihg: no workload has this priority yet (none has any)",
         "tenants[1].members: no workload belongs to tenant globex yet: compare its patterns with the workloads",
     ]
@@ -571,16 +555,12 @@ def test_a_node_without_tenants_says_so(fake: node.Node) -> None:
 # A fault at every write
 
 
-def fresh(fake: node.Node) -> None:
-    test_workload_faults.fresh(fake)
-
-
 def declare(dummy: node.Node, host: node.NodeHost) -> None:
     applying.declare(host, profile.parse(profile_of(ACME)))
 
 
 def running(fake: node.Node) -> None:
-    fresh(fake)
+    test_workload_faults.fresh(fake)
     declare(fake, fake.host())
     for unit in (DATAPLANE, FEED):
         services.start(fake, unit)
@@ -604,7 +584,7 @@ def leave(dummy: node.Node, host: node.NodeHost) -> None:
 
 
 CASES = {
-    "rollout": (fresh, declare),
+    "rollout": (test_workload_faults.fresh, declare),
     "admission": (running, test_workload_faults.start),
     "lower quota": (running, lower),
     "the tenant leaves": (stopped, leave),
@@ -620,26 +600,15 @@ def test_whatever_happens_at_any_write_the_next_run_makes_it_good(name: str, fai
     prepare, act = CASES[name]
     prepared = make()
     prepare(prepared)
-    undisturbed = prepared.clone(prepared.root.with_name("undisturbed"))
-    host = undisturbed.host()
-    act(undisturbed, host)
-    test_workload_faults.settled(undisturbed)
-    wanted, wrong = test_workload_faults.seen(undisturbed), list[str]()
+    host = failing.tried(prepared, lambda host: act(host.node, host))
+    test_workload_faults.settled(host.node)
+    wanted = test_workload_faults.seen(host.node)
     assert len(host.acts) > 3
-    for number in in_turn(len(host.acts), fail, FAILS[name]):
-        what = host.acts[number - 1]
-        fake = prepared.clone(prepared.root.with_name(f"fault-{number}"))
-        try:
-            act(fake, fake.host(fail, number))
-        except (OSError, CorralError, node.Killed):
-            pass
+    for fake, what in failing.each(prepared, lambda host: act(host.node, host), fail, FAILS[name]):
         act(fake, fake.host())
         test_workload_faults.settled(fake)
-        wrong += [f"{number} {what}: {line}" for line in node.different(wanted, test_workload_faults.seen(fake))]
-        wrong += [f"{number} {what}: {line}" for line in fake.overlaps]
-        if held(fake) != held(undisturbed):
-            wrong.append(f"{number} {what}: {held(fake)}")
-    assert wrong == []
+        assert node.different(wanted, test_workload_faults.seen(fake)) == [], what
+        assert (fake.overlaps, held(fake)) == ([], held(host.node)), what
 
 
 def test_a_drop_in_that_wins_over_the_place_of_a_unit_has_a_way_out_that_keeps_its_tenant(fake: node.Node) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+import failing
 import node
 import pytest
 import runs
@@ -14,9 +15,7 @@ import services
 import test_workloads
 from _core.host import apply_step
 from _core.model.profile import profile
-from _core.model.values.errors import CorralError
 from _core.pipeline import applying
-from example_counts import in_turn
 from fake_cpusets import FORKY
 from test_workloads import BATCH, BOTH, DATAPLANE, FEED, PROFILE
 
@@ -119,32 +118,25 @@ FAILS = {**dict.fromkeys(CASES, ("error", "torn", "killed")), "rollout": ("error
 def test_whatever_happens_at_any_write_the_next_ticks_make_it_good(name: str, fail: str, make: Make) -> None:
     case, prepared = CASES[name], make()
     case.prepare(prepared)
-    undisturbed = prepared.clone(prepared.root.with_name("undisturbed"))
-    host = undisturbed.host()
-    case.act(undisturbed, host)
+    host = failing.tried(prepared, lambda host: case.act(host.node, host))
+    undisturbed = host.node
     settled(undisturbed)
     wanted, wrong = seen(undisturbed), list[str]()
     assert test_workloads.held(undisturbed) == case.held
     assert len(host.acts) > 3
-    for number in in_turn(len(host.acts), fail, FAILS[name]):
-        act = host.acts[number - 1]
-        fake = prepared.clone(prepared.root.with_name(f"fault-{number}"))
-        try:
-            case.act(fake, fake.host(fail, number))
-        except (OSError, CorralError, node.Killed):
-            pass
+    for fake, what in failing.each(prepared, lambda host: case.act(host.node, host), fail, FAILS[name]):
         if name != "rollout":
             settled(fake)
             if BATCH not in fake.runs and BOTH in test_workloads.held(fake):
-                wrong.append(f"{number} {act}: a grant leaked")
+                wrong.append(f"{what}: a grant leaked")
         case.again(fake, fake.host())
         settled(fake)
         if test_workloads.held(fake) != case.held:
-            wrong.append(f"{number} {act}: {test_workloads.held(fake)}")
-        wrong += [f"{number} {act}: {line}" for line in node.different(wanted, seen(fake))]
-        wrong += [f"{number} {act}: {line}" for line in fake.overlaps]
+            wrong.append(f"{what}: {test_workloads.held(fake)}")
+        wrong += [f"{what}: {line}" for line in node.different(wanted, seen(fake))]
+        wrong += [f"{what}: {line}" for line in fake.overlaps]
         wrong += [
-            f"{number} {act}: {unit} runs on {sorted(fake.systemd.effective(run.place))}"
+            f"{what}: {unit} runs on {sorted(fake.systemd.effective(run.place))}"
             for unit, run in fake.runs.items()
             if fake.systemd.effective(run.place) != undisturbed.systemd.effective(undisturbed.runs[unit].place)
         ]
