@@ -72,15 +72,21 @@ class Machine:
             self.kernel.set_cpus(path, read_list(asked))
 
 
+def watching(machine: Machine, rolled_out: dict[str, t.Any]) -> Judge:
+    """A judge at the begin of a step."""
+    judge = Judge(t.cast("t.Any", machine))
+    judge.watch()
+    judge.before_step()
+    judge.rolled_out = rolled_out
+    return judge
+
+
 def judged(
     machine: Machine, act: t.Callable[[Machine, Judge], None], rolled_out: dict[str, t.Any] | None = None
 ) -> list[str]:
     """What a judge says of what is done in one step."""
-    judge = Judge(t.cast("t.Any", machine))
-    judge.watch()
+    judge = watching(machine, rolled_out or AUTO)
     assert judge.wrong == []
-    judge.before_step()
-    judge.rolled_out = rolled_out or AUTO
     act(machine, judge)
     judge.watch()
     return [line for line in judge.wrong if not line.startswith("at that moment")]
@@ -349,10 +355,7 @@ def test_who_requested_the_cpus_of_a_grant_that_begins_has_them_until_it_is_a_pa
     del machine.cgroups[A], machine.cgroups[f"{A}/a.service"]
     machine.add("mine.slice/x.service")
     machine.kernel.set_cpus("mine.slice", read_list("2-7"))
-    judge = Judge(t.cast("t.Any", machine))
-    judge.watch()
-    judge.before_step()
-    judge.rolled_out = AUTO
+    judge = watching(machine, AUTO)
     begins_beside_unmanaged(machine, judge)
     machine.kernel.set_partition(A, kind)
     judge.watch()
@@ -427,10 +430,7 @@ def test_what_is_unmanaged_may_request_cpus_of_a_grant_that_begins_until_that_is
     rows, machine.checkpoint["data"]["grants"] = machine.checkpoint["data"]["grants"], []
     machine.add(who)
     machine.kernel.set_cpus(who.partition("/")[0], read_list("0-3"))
-    judge = Judge(t.cast("t.Any", machine))
-    judge.watch()
-    judge.before_step()
-    judge.rolled_out = AUTO
+    judge = watching(machine, AUTO)
     machine.checkpoint["data"]["grants"] = rows
     machine.cgroups[A] = Group()
     machine.kernel.set_cpus(A, read_list("2-3"))
@@ -475,10 +475,7 @@ def let_in(machine: Machine, judge: Judge, cpus: str) -> None:
 @pytest.mark.parametrize("who", ["system.slice", "corral.slice"])
 def test_what_an_administrator_lets_in_is_excused_also_for_what_starts_there_later(who: str) -> None:
     machine = Machine()
-    judge = Judge(t.cast("t.Any", machine))
-    judge.watch()
-    judge.before_step()
-    judge.rolled_out = OFF
+    judge = watching(machine, OFF)
     let_in(machine, judge, "0-2")
     machine.add("system.slice/y.service")
     judge.watch()
@@ -506,10 +503,7 @@ def test_a_tick_mends_what_an_administrator_let_in_or_names_it(named: str) -> No
 @pytest.mark.parametrize("ticks", [0, 1])
 def test_what_a_tick_mended_is_excused_no_more(ticks: int) -> None:
     machine = partition(Machine())
-    judge = Judge(t.cast("t.Any", machine))
-    judge.watch()
-    judge.before_step()
-    judge.rolled_out = AUTO
+    judge = watching(machine, AUTO)
     let_in(machine, judge, "0-3")
     machine.kernel.set_cpus("system.slice", read_list("0-1"))
     for kind in ("member", "root"):
@@ -526,10 +520,7 @@ def test_what_a_tick_mended_is_excused_no_more(ticks: int) -> None:
 @pytest.mark.parametrize("top", ["system.slice", "more.slice"])
 def test_only_an_unmanaged_slice_goes_on_asking_for_what_an_administrator_set(top: str) -> None:
     machine = partition(Machine())
-    judge = Judge(t.cast("t.Any", machine))
-    judge.watch()
-    judge.before_step()
-    judge.rolled_out = AUTO
+    judge = watching(machine, AUTO)
     judge.let(top, read_list("4-5"))
     machine.add(f"{top}/z.service")
     machine.kernel.set_cpus(top, read_list("2-5"))

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import typing as t
 from pathlib import Path
 
 import pytest
@@ -40,40 +41,31 @@ class Node:
         return self.seen.after_step()
 
 
-@pytest.mark.parametrize("text", ["1", "2", None])
-def test_what_was_set_before_corral_comes_back_as_it_was(tmp_path: Path, text: str | None) -> None:
+@pytest.mark.parametrize(
+    ("first", "corral", "then", "left", "is_wrong"),
+    [
+        pytest.param("1", None, ..., "1", False, id="what was set before Corral comes back"),
+        pytest.param("1", None, ..., "2", True, id="not another"),
+        pytest.param("1", None, ..., None, True, id="nor nothing"),
+        pytest.param(None, None, "1", None, False, id="what is set later does not come back"),
+        pytest.param(None, None, "1", "1", True, id="and is wrong where it does"),
+        pytest.param("1", None, "2", "2", False, id="what is set last stays where a removal finds it"),
+        pytest.param("1", None, "2", "1", True, id="not what was before it"),
+        pytest.param("1", "1", None, None, False, id="what a hand removes stays away"),
+        pytest.param("1", "1", None, "1", True, id="and is wrong where it does not"),
+    ],
+)
+def test_what_a_removal_leaves(
+    tmp_path: Path, first: str | None, corral: str | None, then: t.Any, left: str | None, is_wrong: bool
+) -> None:
+    """A hand sets it before Corral, Corral rules the slice or not, a hand sets it again (...: does not), a removal leaves it."""
     node = Node(tmp_path)
-    node.hand("1")
-    assert node.corral(None, rules=True) == []
-    wrong = node.corral(text, rules=False) + node.seen.after_removal()
-    assert bool(wrong) == (text != "1")
-
-
-@pytest.mark.parametrize("text", ["1", None])
-def test_what_is_set_later_does_not_come_back(tmp_path: Path, text: str | None) -> None:
-    node = Node(tmp_path)
-    assert node.corral(None, rules=True) == []
-    node.hand("1")
-    assert node.corral(None, rules=True) == []
-    wrong = node.corral(text, rules=False) + node.seen.after_removal()
-    assert bool(wrong) == (text == "1")
-
-
-@pytest.mark.parametrize("text", ["1", "2"])
-def test_what_is_set_last_stays_where_a_removal_finds_it(tmp_path: Path, text: str) -> None:
-    node = Node(tmp_path)
-    node.hand("1")
-    assert node.corral(None, rules=True) == []
-    node.hand("2")
-    wrong = node.corral(text, rules=False) + node.seen.after_removal()
-    assert bool(wrong) == (text == "1")
-
-
-@pytest.mark.parametrize("text", ["1", None])
-def test_what_a_hand_removes_stays_away(tmp_path: Path, text: str | None) -> None:
-    node = Node(tmp_path)
-    node.hand("1")
-    assert node.corral("1", rules=False) == []
-    node.hand(None)
-    wrong = node.corral(text, rules=False) + node.seen.after_removal()
-    assert bool(wrong) == (text == "1")
+    if first is not None:
+        node.hand(first)
+    assert node.corral(corral, rules=corral is None) == []
+    if then is not ...:
+        node.hand(then)
+        if first is None:
+            assert node.corral(None, rules=True) == []
+    wrong = node.corral(left, rules=False) + node.seen.after_removal()
+    assert bool(wrong) == is_wrong
