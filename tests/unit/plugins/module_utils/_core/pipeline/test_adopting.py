@@ -99,16 +99,14 @@ def test_nothing_is_adopted_on_a_node_in_sync_or_without_a_profile(fake: node.No
     assert task(fake)["adopted"] is None
 
 
-def test_only_layers_can_adopt(fake: node.Node) -> None:
-    runs.converged(fake)
+def test_only_layers_can_adopt(converged: node.Node) -> None:
     with pytest.raises(test_workload_module.WORKLOAD.CorralError, match=r"adopt: .*give the profile in layers"):
-        task(fake, layers=None)
+        task(converged, layers=None)
 
 
-def test_a_profile_that_no_longer_fits_the_node_adopts_nothing(fake: node.Node) -> None:
-    runs.converged(fake)
-    fake.set_online(*range(1, 8))
-    assert adopting.adopted(fake.host()) == {}
+def test_a_profile_that_no_longer_fits_the_node_adopts_nothing(converged: node.Node) -> None:
+    converged.set_online(*range(1, 8))
+    assert adopting.adopted(converged.host()) == {}
 
 
 def test_keys_that_the_profile_has_already_are_left_out() -> None:

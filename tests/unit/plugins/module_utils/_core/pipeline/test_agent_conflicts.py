@@ -204,20 +204,18 @@ def test_numad_and_a_sysctl_of_hugepages_are_notes(fake: node.Node) -> None:
     assert len(planned(fake).notes) == 1
 
 
-def test_control_groups_that_systemd_does_not_know_are_out_of_place(fake: node.Node) -> None:
-    runs.converged(fake)
-    fake.put("/sys/fs/cgroup/cset/cgroup.events", "populated 1\n")
-    fake.put("/sys/fs/cgroup/empty/cgroup.events", "populated 0\n")
-    fake.put("/sys/fs/cgroup/dev-x.mount/cgroup.events", "populated 1\n")
-    item, mount = runs.plan(fake.host())
+def test_control_groups_that_systemd_does_not_know_are_out_of_place(converged: node.Node) -> None:
+    converged.put("/sys/fs/cgroup/cset/cgroup.events", "populated 1\n")
+    converged.put("/sys/fs/cgroup/empty/cgroup.events", "populated 0\n")
+    converged.put("/sys/fs/cgroup/dev-x.mount/cgroup.events", "populated 1\n")
+    item, mount = runs.plan(converged.host())
     assert (item.subject, item.verdict, "cset" in item.reason) == ("cset", "unchangeable", True)
     assert (mount.subject, mount.verdict) == ("dev-x.mount", "unchangeable")
 
 
-def test_a_fight_lasts_in_the_drift_report_and_the_node_is_mended_all_the_same(fake: node.Node) -> None:
-    runs.converged(fake, with_agent=True)
-    run_tuned(fake)
-    fake.kernel_write("/proc/sys/kernel/pid_max", "70000")
-    assert runs.tick(fake.host()) == 2
-    assert fake.get("/proc/sys/kernel/pid_max") == "65536\n"
-    assert [row[1] for row in named(runs.plan(fake.host()))] == ["kernel.pid_max", "vm.nr_hugepages"]
+def test_a_fight_lasts_in_the_drift_report_and_the_node_is_mended_all_the_same(with_agent: node.Node) -> None:
+    run_tuned(with_agent)
+    with_agent.kernel_write("/proc/sys/kernel/pid_max", "70000")
+    assert runs.tick(with_agent.host()) == 2
+    assert with_agent.get("/proc/sys/kernel/pid_max") == "65536\n"
+    assert [row[1] for row in named(runs.plan(with_agent.host()))] == ["kernel.pid_max", "vm.nr_hugepages"]

@@ -309,25 +309,21 @@ def test_a_profile_that_no_longer_fits_the_machine_is_an_error_until_it_fits_aga
     assert json.loads(rolled.get("/run/corral/status.json"))["in_sync"]
 
 
-def test_a_timer_that_is_disabled_and_stopped_while_its_tick_begins_runs_again(fake: node.Node) -> None:
+def test_a_timer_that_is_disabled_and_stopped_while_its_tick_begins_runs_again(with_agent: node.Node) -> None:
     """Its tick is the last one: a node where it only enabled the timer would be left alone until the next boot."""
-    runs.converged(fake, with_agent=True)
-    fake.drop(LINK)
-    fake.systemctl("stop", TIMER)
-    assert runs.tick(fake.host(), by_timer=True) == 2
-    assert fake.has(LINK) and TIMER in fake.systemd.active
+    with_agent.drop(LINK)
+    with_agent.systemctl("stop", TIMER)
+    assert runs.tick(with_agent.host(), by_timer=True) == 2
+    assert with_agent.has(LINK) and TIMER in with_agent.systemd.active
 
 
-def test_reconcile_brings_the_agents_own_units_back(fake: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
-    runs.converged(fake, with_agent=True)
-    before = fake.fingerprint(*node.STATE)
-    (fake.root / f"etc/systemd/system/{TIMER}").unlink()
-    fake.kernel_write(node.pool_file(1), "0\n")
-    capsys.readouterr()
-    assert runs.command(fake.host(), "reconcile") == 0
-    said = capsys.readouterr().out
+def test_reconcile_brings_the_agents_own_units_back(with_agent: node.Node) -> None:
+    before = with_agent.fingerprint(*node.STATE)
+    (with_agent.root / f"etc/systemd/system/{TIMER}").unlink()
+    with_agent.kernel_write(node.pool_file(1), "0\n")
+    said = runs.printed(with_agent.host(), "reconcile")
     assert TIMER in said and "nr_hugepages" in said
-    assert node.different(before, fake.fingerprint(*node.STATE)) == []
-    host = fake.host()
+    assert node.different(before, with_agent.fingerprint(*node.STATE)) == []
+    host = with_agent.host()
     assert runs.command(host, "reconcile") == 0
     assert host.writes == []

@@ -95,13 +95,13 @@ def test_a_tick_that_could_not_look_keeps_it(drifted: node.Node) -> None:
     assert since(drifted) == first
 
 
-def test_the_command_drift_says_it(drifted: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_drift_says_it(drifted: node.Node) -> None:
     first = since(drifted)
     drifted.time += 60
-    assert runs.command(drifted.host(), "drift") == 2
-    assert "[since 2023-11-14 22:" in capsys.readouterr().out
-    runs.command(drifted.host(), "drift", "--json")
-    assert [item["since"] for item in json.loads(capsys.readouterr().out)["changes"]] == [first]
+    assert "[since 2023-11-14 22:" in runs.printed(drifted.host(), "drift", code=2)
+    assert [
+        item["since"] for item in json.loads(runs.printed(drifted.host(), "drift", "--json", code=None))["changes"]
+    ] == [first]
 
 
 def test_the_command_status_says_it_with_its_date(drifted: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
@@ -126,13 +126,14 @@ def test_the_module_profile_says_it(drifted: node.Node) -> None:
     assert found["report"][0].endswith(f" [since {change_text.moment(first)}]")
 
 
-def test_an_explanation_says_it(drifted: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_explanation_says_it(drifted: node.Node) -> None:
     first = since(drifted)
     drifted.time += 60
-    runs.command(drifted.host(), "drift", "--explain")
-    assert "[since 2023-11-14 22:" in capsys.readouterr().out
-    runs.command(drifted.host(), "drift", "--explain", "--json")
-    assert [item["since"] for item in json.loads(capsys.readouterr().out)["changes"]] == [first]
+    assert "[since 2023-11-14 22:" in runs.printed(drifted.host(), "drift", "--explain", code=None)
+    assert [
+        item["since"]
+        for item in json.loads(runs.printed(drifted.host(), "drift", "--explain", "--json", code=None))["changes"]
+    ] == [first]
 
 
 def test_the_command_reconcile_says_it_of_what_is_left(drifted: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,17 +141,13 @@ def test_the_command_reconcile_says_it_of_what_is_left(drifted: node.Node, capsy
     runs.tick(drifted.host())
     capsys.readouterr()
     drifted.time += 60
-    runs.command(drifted.host(), "reconcile")
-    assert "[since 2023-11-14 22:" in capsys.readouterr().out
+    assert "[since 2023-11-14 22:" in runs.printed(drifted.host(), "reconcile", code=None)
 
 
-def test_a_profile_that_is_not_declared_has_no_past(
-    drifted: node.Node, capsys: pytest.CaptureFixture[str], tmp_path: t.Any
-) -> None:
+def test_a_profile_that_is_not_declared_has_no_past(drifted: node.Node, tmp_path: t.Any) -> None:
     other = tmp_path / "other.json"
     other.write_text(drifted.get(state.DECLARED))
-    runs.command(drifted.host(), "drift", "--profile", str(other))
-    assert "since" not in capsys.readouterr().out
+    assert "since" not in runs.printed(drifted.host(), "drift", "--profile", str(other), code=None)
 
 
 def test_removal_forgets_it(drifted: node.Node) -> None:

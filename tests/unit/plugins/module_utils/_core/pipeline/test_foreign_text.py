@@ -153,12 +153,10 @@ def test_files_that_are_handed_over_are_shown_without_control_characters(
         side.write_text(json.dumps({bad: value, "a": [{"name": bad, "x": value}]}), encoding="utf-8")
     capsys.readouterr()
     for words in (["status"], ["status", "--html"], ["diff", *map(str, sides)]):
-        runs.command(rolled.host(), *words)
-        said = capsys.readouterr().out
+        said = runs.printed(rolled.host(), *words, code=None)
         assert (raw(said), bool(said)) == ([], True), words
     for words in (["status", "--json"], ["diff", "--json", *map(str, sides)]):
-        runs.command(rolled.host(), *words)
-        assert unprintable(json.loads(capsys.readouterr().out)) == []
+        assert unprintable(json.loads(runs.printed(rolled.host(), *words, code=None))) == []
 
 
 def test_what_programs_say_is_on_one_line(bad: str, fake: node.Node, monkeypatch: pytest.MonkeyPatch) -> None:

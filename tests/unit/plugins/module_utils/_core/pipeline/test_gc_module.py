@@ -310,23 +310,21 @@ def test_a_pass_that_another_one_keeps_out_is_refused(fake: node.Node, podman: P
 # corral status
 
 
-def shown(fake: node.Node, capsys: pytest.CaptureFixture[str], *words: str) -> str:
+def shown(fake: node.Node, *words: str) -> str:
     runs.tick(fake.host())
-    capsys.readouterr()
-    runs.command(fake.host(), "status", *words)
-    return capsys.readouterr().out
+    return runs.printed(fake.host(), "status", *words, code=None)
 
 
 def columns(lines: t.Iterable[str]) -> list[list[str]]:
     return [re.split(" {2,}", line) for line in lines if line.startswith("gc")]
 
 
-def test_status_shows_the_last_passes(fake: node.Node, podman: Podman, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_shows_the_last_passes(fake: node.Node, podman: Podman) -> None:
     task(fake, **ALL)
-    assert columns(shown(fake, capsys).splitlines()) == [], "no pass was made"
+    assert columns(shown(fake).splitlines()) == [], "no pass was made"
     task(fake, collect=True)
     fake.wait(42)
-    assert columns(shown(fake, capsys).splitlines()) == [
+    assert columns(shown(fake).splitlines()) == [
         [
             f"gc: {STORE}: 75 % of 100Gi used, images go from 85 % down to 80 %",
             "42 s ago: 2 removed, 20Gi freed",
@@ -334,9 +332,9 @@ def test_status_shows_the_last_passes(fake: node.Node, podman: Podman, capsys: p
         ["gc: containers: 0 dead", "42 s ago: 2 removed"],
         ["gc: since the node started 2 images and 2 containers removed, 20Gi freed, 0 failures"],
     ]
-    assert json.loads(shown(fake, capsys, "--json"))["gc"]["totals"]["images"] == 2
+    assert json.loads(shown(fake, "--json"))["gc"]["totals"]["images"] == 2
     fake.put(state.GC_STATUS, '{"images": 1}')
-    assert f"gc: {state.GC_STATUS} is not as Corral wrote it" in shown(fake, capsys)
+    assert f"gc: {state.GC_STATUS} is not as Corral wrote it" in shown(fake)
 
 
 @pytest.mark.parametrize("moment", ["1" + "0" * 400, "Infinity", "NaN", "-Infinity"])

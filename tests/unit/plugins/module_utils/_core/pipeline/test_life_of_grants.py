@@ -192,8 +192,7 @@ def move(fake: node.Node, unit: str, place: str) -> None:
 @pytest.mark.parametrize(("place", "shown"), [("", "the root"), ("stray/a\x1bb", "stray/a\\x1bb")])
 def test_a_process_that_was_moved_out_of_its_slice_by_hand_is_named(rolled: node.Node, place: str, shown: str) -> None:
     """It runs on others' CPUs, its own are empty, and to systemd it is active."""
-    run = services.start(rolled, BATCH)
-    assert run
+    run = services.running(rolled, BATCH)
     tick(rolled)
     move(rolled, BATCH, place)
     for dummy in range(2):
@@ -216,8 +215,7 @@ def test_a_unit_that_is_active_without_a_process_was_not_moved(make: Make, lines
     install(fake)
     fake.put(f"/etc/systemd/system/{BATCH}.d/stays.conf", f"[Service]\n{lines}")
     roll_out(fake, PROFILE)
-    run = services.start(fake, BATCH)
-    assert run
+    run = services.running(fake, BATCH)
     with fake.by_hand():
         fake.systemd.cgroups[run.place].tasks = []
         fake.systemd.sync()

@@ -10,6 +10,7 @@ import json
 import shutil
 import typing as t
 
+import failing
 import node
 import pytest
 import runs
@@ -109,10 +110,9 @@ def test_a_refused_step_deletes_no_state_of_a_node_whose_before_values_are_gone(
     rolled.drop(BEFORE)
     if not previous:
         rolled.drop(f"{BEFORE}.previous")
-    twin = rolled.clone(rolled.root.with_name("twin"))
-    whole = twin.host()
-    assert not declare(twin, whole, pids={"pid_max": 40000}).error
-    number = whole.acts.index("write_value /proc/sys/kernel/pid_max") + 1
+    number = failing.number_of(
+        rolled, lambda host: declare(host.node, host, pids={"pid_max": 40000}), "write_value /proc/sys/kernel/pid_max"
+    )
     assert declare(rolled, rolled.host("error", number), pids={"pid_max": 40000}).error
     assert {path: rolled.get(path) for path in fingerprint} == fingerprint
     runs.tick(rolled.host())

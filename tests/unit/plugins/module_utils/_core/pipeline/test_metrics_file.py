@@ -162,15 +162,14 @@ def test_a_short_pool_and_a_pause_are_in_them(rolled: node.Node) -> None:
     assert found['corral_hugepages_actual{size="2Mi",numa_node="1"}'] == 32, "as it is after the tick"
 
 
-def test_without_the_folder_nothing_is_written(fake: node.Node) -> None:
-    runs.converged(fake, with_agent=True)
-    runs.tick(fake.host())
-    fake.wait(60)
-    assert metrics_written(fake) == 0
-    assert not fake.has("/var/lib/prometheus")
-    folder(fake)
-    fake.wait(60)
-    assert metrics_written(fake) == 1, "it came later"
+def test_without_the_folder_nothing_is_written(with_agent: node.Node) -> None:
+    runs.tick(with_agent.host())
+    with_agent.wait(60)
+    assert metrics_written(with_agent) == 0
+    assert not with_agent.has("/var/lib/prometheus")
+    folder(with_agent)
+    with_agent.wait(60)
+    assert metrics_written(with_agent) == 1, "it came later"
 
 
 def test_that_they_cannot_be_written_is_said_once_and_fails_no_tick(

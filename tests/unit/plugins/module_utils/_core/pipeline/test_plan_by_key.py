@@ -38,10 +38,9 @@ def test_a_first_profile_is_told_by_its_sections(fake: node.Node) -> None:
     assert not [line for line in changes if "/etc/corral/" in line], "the declaration itself follows from every key"
 
 
-def test_an_edited_key_has_what_follows_from_it(fake: node.Node) -> None:
-    runs.converged(fake)
+def test_an_edited_key_has_what_follows_from_it(converged: node.Node) -> None:
     isolated = {"cores": 1, "numa": 0}
-    found = plan(fake, cpu={"reserved": {"cores_per_numa": 1}, "isolated": isolated, "whole_cores": True})
+    found = plan(converged, cpu={"reserved": {"cores_per_numa": 1}, "isolated": isolated, "whole_cores": True})
     keys = {one["key"]: one for one in found}
     assert set(keys) == {"cpu.isolated.numa", "cpu.isolated.optional"}, "what was edited, and no drift"
     numa = keys["cpu.isolated.numa"]
@@ -84,12 +83,11 @@ def test_a_workload_is_the_same_in_another_place_of_the_list(fake: node.Node) ->
     assert {one["key"].partition(".")[0] for one in plan(fake, cpu=cpu)} == {"workloads[lane]"}
 
 
-def test_what_no_edited_key_explains_is_drift(fake: node.Node) -> None:
-    runs.converged(fake)
-    fake.put("/proc/sys/kernel/pid_max", "70000\n")
-    assert [(one["kind"], one["key"]) for one in plan(fake)] == [("drift", "")]
+def test_what_no_edited_key_explains_is_drift(converged: node.Node) -> None:
+    converged.put("/proc/sys/kernel/pid_max", "70000\n")
+    assert [(one["kind"], one["key"]) for one in plan(converged)] == [("drift", "")]
     found = plan(
-        fake, pids={"pid_max": 65536, "threads_max": 16384, "reserved": 4096, "slices": {"machine.slice": 4000}}
+        converged, pids={"pid_max": 65536, "threads_max": 16384, "reserved": 4096, "slices": {"machine.slice": 4000}}
     )
     assert [(one["kind"], one["key"]) for one in found] == [
         ("edited", 'pids.slices["corral.slice"]'), ("edited", 'pids.slices["machine.slice"]'), ("drift", ""),
@@ -97,9 +95,8 @@ def test_what_no_edited_key_explains_is_drift(fake: node.Node) -> None:
     assert "kernel.pid_max" in found[-1]["changes"][0]
 
 
-def test_nothing_edited_and_no_drift_is_nothing(fake: node.Node) -> None:
-    runs.converged(fake)
-    assert plan(fake) == []
+def test_nothing_edited_and_no_drift_is_nothing(converged: node.Node) -> None:
+    assert plan(converged) == []
 
 
 def test_what_follows_from_a_key_of_another_section_is_no_drift(fake: node.Node) -> None:
@@ -111,16 +108,15 @@ def test_what_follows_from_a_key_of_another_section_is_no_drift(fake: node.Node)
     assert any("corral_isolated.slice AllowedCPUs: 1,5 -> " in line for line in found[0]["changes"])
 
 
-def test_a_setting_that_was_changed_by_hand_and_edited_is_drift(fake: node.Node) -> None:
-    runs.converged(fake)
-    fake.put("/proc/sys/kernel/pid_max", "70000\n")
+def test_a_setting_that_was_changed_by_hand_and_edited_is_drift(converged: node.Node) -> None:
+    converged.put("/proc/sys/kernel/pid_max", "70000\n")
     pids = {
         "pid_max": 80000,
         "threads_max": 16384,
         "reserved": 4096,
         "slices": {"machine.slice": 4096, "corral.slice": 4096},
     }
-    found = {one["kind"]: one for one in plan(fake, pids=pids)}
+    found = {one["kind"]: one for one in plan(converged, pids=pids)}
     assert set(found) == {"edited", "drift"}
     assert "kernel.pid_max value: 70000 -> 80000" in found["drift"]["changes"][0]
 

@@ -170,12 +170,11 @@ def test_a_pause(name: str, fake: node.Node) -> None:
 
 @pytest.mark.parametrize("name", ["run folder is a link", "run folder is a file"])
 @pytest.mark.parametrize("state_", ["present", "absent"])
-def test_a_node_where_nothing_is_to_be_done(name: str, state_: str, fake: node.Node) -> None:
-    runs.converged(fake)
-    (fake.root / "run/corral").rename(fake.root / "away")
-    ANYWHERE[name].put(fake)
+def test_a_node_where_nothing_is_to_be_done(name: str, state_: str, converged: node.Node) -> None:
+    (converged.root / "run/corral").rename(converged.root / "away")
+    ANYWHERE[name].put(converged)
     params = {"profile": node.edge()} if state_ == "present" else {}
-    said = same_refusal(fake, "profile", state=state_, **params)
+    said = same_refusal(converged, "profile", state=state_, **params)
     assert said.startswith(f"{state.RUN}: ")
 
 
@@ -200,14 +199,13 @@ def test_a_single_part_or_workload_where_nothing_is_to_be_done(
     assert same_refusal(fake, module, state=state_, **params).startswith(f"{state.RUN}: ")
 
 
-def test_a_removal_goes_on_past_a_folder_in_the_place_of_a_file(fake: node.Node) -> None:
-    runs.converged(fake)
-    fake.drop(DROPIN)
-    folder(DROPIN)(fake)
-    assert task(fake, "profile", check=True, state="absent") == ""
-    outcome = runs.remove(fake.host(), registry.of_profile())
+def test_a_removal_goes_on_past_a_folder_in_the_place_of_a_file(converged: node.Node) -> None:
+    converged.drop(DROPIN)
+    folder(DROPIN)(converged)
+    assert task(converged, "profile", check=True, state="absent") == ""
+    outcome = runs.remove(converged.host(), registry.of_profile())
     assert [one for one in outcome.leftovers if DROPIN in one]
-    assert not fake.has(state.DECLARED)
+    assert not converged.has(state.DECLARED)
 
 
 def test_a_folder_that_nobody_can_write_to(fake: node.Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,23 +215,21 @@ def test_a_folder_that_nobody_can_write_to(fake: node.Node, monkeypatch: pytest.
     assert said.startswith(f"{os.path.dirname(DROPIN)}: cannot be written, even by root")
 
 
-def test_a_file_that_nobody_can_replace(fake: node.Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs.converged(fake)
-    fake.put(DROPIN, "changed by hand\n")
+def test_a_file_that_nobody_can_replace(converged: node.Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    converged.put(DROPIN, "changed by hand\n")
     monkeypatch.setattr(Host, "writable", lambda dummy, path: path != DROPIN)
-    said = task(fake, "profile", check=True, profile=node.edge())
+    said = task(converged, "profile", check=True, profile=node.edge())
     assert said.startswith(f"{DROPIN}: cannot be replaced, even by root: it is immutable (lsattr, chattr -i)")
-    assert task(fake, "profile", check=False, profile=node.edge()) == said
-    assert fake.get(DROPIN) == "changed by hand\n"
+    assert task(converged, "profile", check=False, profile=node.edge()) == said
+    assert converged.get(DROPIN) == "changed by hand\n"
 
 
-def test_a_tick_that_is_blocked_reports_all_other_drift(fake: node.Node) -> None:
-    runs.converged(fake, with_agent=True)
-    fake.drop(DROPIN)
-    folder(DROPIN)(fake)
-    fake.kernel_write("/proc/sys/kernel/pid_max", "40000")
-    fake.wait(10)
-    assert runs.tick(fake.host()) == 1
-    status = json.loads(fake.get(state.STATUS))
+def test_a_tick_that_is_blocked_reports_all_other_drift(with_agent: node.Node) -> None:
+    with_agent.drop(DROPIN)
+    folder(DROPIN)(with_agent)
+    with_agent.kernel_write("/proc/sys/kernel/pid_max", "40000")
+    with_agent.wait(10)
+    assert runs.tick(with_agent.host()) == 1
+    status = json.loads(with_agent.get(state.STATUS))
     assert f"{DROPIN}: is a folder" in status["error"]
     assert {DROPIN, "/proc/sys/kernel/pid_max"} <= {item["location"] for item in status["items"]}

@@ -15,33 +15,25 @@ from _core.model.profile import profile
 from _core.model.values.errors import CorralError
 
 
-def test_the_declared_profile_is_shown_as_it_would_be_read(fake: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
-    runs.converged(fake)
+def test_the_declared_profile_is_shown_as_it_would_be_read(converged: node.Node) -> None:
     declared = profile.to_data(node.parsed())
-    before, host = fake.fingerprint(), fake.host()
-    assert runs.command(host, "profile") == 0
-    assert yaml.safe_load(capsys.readouterr().out) == declared
-    assert runs.command(host, "profile", "--json") == 0
-    said = json.loads(capsys.readouterr().out)
+    before, host = converged.fingerprint(), converged.host()
+    assert yaml.safe_load(runs.printed(host, "profile")) == declared
+    said = json.loads(runs.printed(host, "profile", "--json"))
     assert {key: said[key] for key in declared} == declared
-    assert (host.writes, host.commands, fake.fingerprint()) == ([], [], before)
+    assert (host.writes, host.commands, converged.fingerprint()) == ([], [], before)
 
 
-def test_what_is_shown_changes_nothing_when_it_is_declared_again(
-    fake: node.Node, capsys: pytest.CaptureFixture[str]
-) -> None:
-    runs.converged(fake)
-    runs.command(fake.host(), "profile")
-    fake.put("/root/again.yml", capsys.readouterr().out)
-    assert runs.command(fake.host(), "drift", "--profile", str(fake.root / "root/again.yml")) == 0
+def test_what_is_shown_changes_nothing_when_it_is_declared_again(converged: node.Node) -> None:
+    converged.put("/root/again.yml", runs.printed(converged.host(), "profile", code=None))
+    assert runs.command(converged.host(), "drift", "--profile", str(converged.root / "root/again.yml")) == 0
 
 
 def test_the_node_as_a_profile(fake: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
     fake.kernel_write(node.pool_file(1), "7")
     fake.put("/proc/meminfo", fake.get("/proc/meminfo") + "Hugepagesize:       2048 kB\n")
     host = fake.host()
-    assert runs.command(host, "profile", "--from-node", "--name", "mine") == 0
-    text = capsys.readouterr().out
+    text = runs.printed(host, "profile", "--from-node", "--name", "mine")
     assert yaml.safe_load(text)["name"] == "mine"
     assert runs.command(host, "profile", "--from-node", "--name", "mine", "--json") == 0
     answer = capsys.readouterr()

@@ -163,7 +163,7 @@ def test_the_owner_counts_as_well(fake: node.Node) -> None:
     ],
 )
 def test_the_status_says_whether_it_is_as_it_was_installed(
-    damage: str, as_installed: bool | None, said: str, fake: node.Node, capsys: pytest.CaptureFixture[str]
+    damage: str, as_installed: bool | None, said: str, fake: node.Node
 ) -> None:
     """It looks at the program itself, so also where the agent has not run since."""
     runs.tick(fake.host())
@@ -171,13 +171,12 @@ def test_the_status_says_whether_it_is_as_it_was_installed(
         TAMPERINGS[damage][0](fake)
     elif damage == "no record":
         fake.drop(state.PROGRAM)
-    capsys.readouterr()
-    runs.command(fake.host(), "status", "--json")
-    found = json.loads(capsys.readouterr().out)["program"]
+    found = json.loads(runs.printed(fake.host(), "status", "--json", code=None))["program"]
     differing = [f"{RELEASES}/{release(fake).name}/{MAIN}"] if damage == "a source" else []
     assert found == {"release": release(fake).name, "as_installed": as_installed, "differing": differing}
-    runs.command(fake.host(), "status")
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("program ")]
+    lines = [
+        line for line in runs.printed(fake.host(), "status", code=None).splitlines() if line.startswith("program ")
+    ]
     assert [said + ", ".join(differing) in line for line in lines] == [True] * bool(said)
 
 

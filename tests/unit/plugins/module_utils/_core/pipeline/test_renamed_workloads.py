@@ -183,15 +183,11 @@ def test_a_workload_of_a_tenant_keeps_its_grant_as_well(rolled: node.Node) -> No
     assert {"batch:batch@a", "night:batch@a"} <= set(held(rolled))
 
 
-def test_explain_says_what_a_restart_gives_also_where_the_machine_is_full(
-    rolled: node.Node, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_explain_says_what_a_restart_gives_also_where_the_machine_is_full(rolled: node.Node) -> None:
     """The CPUs that it has under its earlier name are free at its restart."""
     assert len(started(rolled, batch(match={"unit": GLOB}), BATCH, OTHER)) == 2
     renamed(rolled, batch(match={"unit": GLOB}, name="night"))
-    capsys.readouterr()
-    assert runs.command(rolled.host(), "explain", "night:batch@a") == 0
-    said = capsys.readouterr().out
+    said = runs.printed(rolled.host(), "explain", "night:batch@a")
     assert "night:batch@a: would be granted, if it started now\n" in said
     services.restart(rolled, BATCH)
     assert f"would have: {held(rolled)['night:batch@a']}" in said

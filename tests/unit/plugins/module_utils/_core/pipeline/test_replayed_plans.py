@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+import failing
 import node
 import pytest
 import runs
@@ -67,9 +68,7 @@ def test_a_removal_that_widens_others_first_is_refused(rolled: node.Node, monkey
 
 
 def test_a_removal_whose_partition_stays_leaves_others_off_its_cpus(rolled: node.Node) -> None:
-    acts = rolled.clone(rolled.root.with_name("trial")).host()
-    runs.remove(acts)
-    number = acts.acts.index(f"write_value {CGROUP}/{OWN}/{PARTITION}") + 1
+    number = failing.number_of(rolled, runs.remove, f"write_value {CGROUP}/{OWN}/{PARTITION}")
     outcome = runs.remove(rolled.host("error", number))
     assert len([said for said in outcome.leftovers if f"would have CPUs of {OWN}" in said]) > 1
     assert (rolled.exposed(), rolled.overlaps) == ([], [])

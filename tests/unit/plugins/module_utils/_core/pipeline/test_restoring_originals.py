@@ -91,9 +91,8 @@ def test_an_item_with_one_step_left_or_with_none_at_all_is_named(fake: node.Node
     assert restoring_originals.not_yet_restored(fake.host(), (half, stuck)) == (half, stuck)
 
 
-def test_after_a_whole_removal_nothing_is_left_of_its_plan(fake: node.Node) -> None:
-    runs.converged(fake)
-    plan = planning.plan_removal(fake.host(), registry.names())
-    assert restoring_originals.not_yet_restored(fake.host(), plan.changes)
-    runs.remove(fake.host())
-    assert restoring_originals.not_yet_restored(fake.host(), plan.changes) == ()
+def test_after_a_whole_removal_nothing_is_left_of_its_plan(converged: node.Node) -> None:
+    plan = planning.plan_removal(converged.host(), registry.names())
+    assert restoring_originals.not_yet_restored(converged.host(), plan.changes)
+    runs.remove(converged.host())
+    assert restoring_originals.not_yet_restored(converged.host(), plan.changes) == ()

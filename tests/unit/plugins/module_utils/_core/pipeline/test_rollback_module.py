@@ -86,16 +86,15 @@ def apply(fake: node.Node, name: str, seconds: int = 0) -> dict[str, t.Any]:
     return t.cast("dict[str, t.Any]", SHELL._module.profile_task(module, fake.host()))
 
 
-def test_what_a_run_returns_leads_back_to_what_was_confirmed_last(fake: node.Node) -> None:
-    runs.converged(fake, with_agent=True)
-    kept = json.loads(fake.get(state.APPLIED))
-    apply(fake, "bad", 120)
-    found = apply(fake, "worse", 120)
+def test_what_a_run_returns_leads_back_to_what_was_confirmed_last(with_agent: node.Node) -> None:
+    kept = json.loads(with_agent.get(state.APPLIED))
+    apply(with_agent, "bad", 120)
+    found = apply(with_agent, "worse", 120)
     assert found["profile_hash_before"] == history.hash_of(kept)
-    task(fake, found["profile_hash_before"], only_from=found["profile_hash"])
-    assert json.loads(fake.get(state.APPLIED)) == kept
-    assert not fake.has(state.UNCONFIRMED)
-    current, past = state.history(fake.host())
+    task(with_agent, found["profile_hash_before"], only_from=found["profile_hash"])
+    assert json.loads(with_agent.get(state.APPLIED)) == kept
+    assert not with_agent.has(state.UNCONFIRMED)
+    current, past = state.history(with_agent.host())
     assert (current and current.profile, past) == (kept, []), "what failed is no profile to go back to"
 
 
@@ -111,18 +110,17 @@ def test_a_first_profile_has_none_before_it(fake: node.Node) -> None:
 
 
 @pytest.mark.parametrize("lost", [[state.APPLIED, DECLARED], [state.APPLIED, *state.rest_of(state.HISTORY)]])
-def test_a_profile_before_that_is_lost_is_not_taken_for_none(lost: list[str], fake: node.Node) -> None:
+def test_a_profile_before_that_is_lost_is_not_taken_for_none(lost: list[str], with_agent: node.Node) -> None:
     """Without one before it a node whose new profile fails goes back to what was there before Corral: every grant would end."""
-    runs.converged(fake, with_agent=True)
     for path in lost:
-        fake.drop(path)
-    before = fake.fingerprint("run/corral")
+        with_agent.drop(path)
+    before = with_agent.fingerprint("run/corral")
     with pytest.raises(SHELL._module.CorralError, match=f"{state.APPLIED}: is lost, .* without confirm_timeout"):
-        apply(fake, "new", 120)
-    assert fake.fingerprint("run/corral") == before
-    assert apply(fake, "new")["profile_hash_before"] == ""
-    kept = history.hash_of(json.loads(fake.get(state.APPLIED)))
-    assert apply(fake, "newer", 120)["profile_hash_before"] == kept
+        apply(with_agent, "new", 120)
+    assert with_agent.fingerprint("run/corral") == before
+    assert apply(with_agent, "new")["profile_hash_before"] == ""
+    kept = history.hash_of(json.loads(with_agent.get(state.APPLIED)))
+    assert apply(with_agent, "newer", 120)["profile_hash_before"] == kept
 
 
 @pytest.mark.parametrize("check", [True, False])

@@ -19,16 +19,14 @@ from shapes import misfits
 DECLARED = "/etc/corral/profile.json"
 
 
-def told(fake: node.Node, capsys: pytest.CaptureFixture[str]) -> list[dict[str, t.Any]]:
-    capsys.readouterr()
-    assert runs.command(fake.host(), "history", "--json") == 0
-    data = json.loads(capsys.readouterr().out)
+def told(fake: node.Node) -> list[dict[str, t.Any]]:
+    data = json.loads(runs.printed(fake.host(), "history", "--json"))
     assert misfits(data, json_shapes.History) == []
     return t.cast("list[dict[str, t.Any]]", data["profiles"])
 
 
-def names(fake: node.Node, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    return [row["name"] for row in told(fake, capsys)]
+def names(fake: node.Node) -> list[str]:
+    return [row["name"] for row in told(fake)]
 
 
 def make_four(fake: node.Node) -> None:
@@ -43,8 +41,8 @@ def four(made_once: node.MadeOnce) -> node.Node:
     return made_once(make_four)
 
 
-def test_history_tells_which_were_applied_when(four: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = told(four, capsys)
+def test_history_tells_which_were_applied_when(four: node.Node) -> None:
+    rows = told(four)
     now = int(four.time)
     assert [(row["number"], row["name"], row["applied"], row["state"]) for row in rows] == [
         (0, "fourth", now - 10, "in force"),
@@ -53,41 +51,39 @@ def test_history_tells_which_were_applied_when(four: node.Node, capsys: pytest.C
         (3, "first", now - 40, "kept"),
     ]
     assert rows[0]["hash"] == history.hash_of(json.loads(four.get(DECLARED)))
-    assert runs.command(four.host(), "history") == 0
-    assert capsys.readouterr().out.splitlines()[1].split()[:2] == ["0", rows[0]["hash"]]
+    assert runs.printed(four.host(), "history").splitlines()[1].split()[:2] == ["0", rows[0]["hash"]]
 
 
-def test_a_node_without_a_profile_has_no_history(fake: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
-    assert told(fake, capsys) == []
-    assert runs.command(fake.host(), "history") == 0
-    assert capsys.readouterr().out == "no profile was applied on this node\n"
+def test_a_node_without_a_profile_has_no_history(fake: node.Node) -> None:
+    assert told(fake) == []
+    assert runs.printed(fake.host(), "history") == "no profile was applied on this node\n"
 
 
-def test_by_number_it_goes_further_back_each_time(four: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+def test_by_number_it_goes_further_back_each_time(four: node.Node) -> None:
     assert runs.command(four.host(), "rollback", "--to", "2") == 0
-    assert names(four, capsys) == ["second", "first"]
+    assert names(four) == ["second", "first"]
     assert runs.command(four.host(), "rollback") == 0
-    assert names(four, capsys) == ["first"]
+    assert names(four) == ["first"]
     with pytest.raises(CorralError, match="no profile was applied before this one"):
         runs.command(four.host(), "rollback")
     assert json.loads(four.get(DECLARED))["name"] == "first"
 
 
-def test_by_hash_a_second_run_changes_nothing(four: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
-    wanted = told(four, capsys)[2]["hash"][:6]
+def test_by_hash_a_second_run_changes_nothing(four: node.Node) -> None:
+    wanted = told(four)[2]["hash"][:6]
     assert runs.command(four.host(), "rollback", "--to", wanted) == 0
-    assert names(four, capsys) == ["second", "fourth", "third", "second", "first"]
+    assert names(four) == ["second", "fourth", "third", "second", "first"]
     before = four.fingerprint("run/corral")
     assert runs.command(four.host(), "rollback", "--to", wanted) == 0
     assert four.fingerprint("run/corral") == before
 
 
-def test_history_of_an_older_version_can_be_gone_back_in(four: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+def test_history_of_an_older_version_can_be_gone_back_in(four: node.Node) -> None:
     plain = [one.profile for one in state.history(four.host())[1]]
     state.write_checked(four.host(), state.HISTORY, plain)
-    assert [row["applied"] for row in told(four, capsys)] == [None] * 4
+    assert [row["applied"] for row in told(four)] == [None] * 4
     assert runs.command(four.host(), "rollback", "--to", "2") == 0
-    assert names(four, capsys) == ["second", "first"]
+    assert names(four) == ["second", "first"]
 
 
 @pytest.mark.parametrize("to", ["4", "0", "ffff0000", "x"])

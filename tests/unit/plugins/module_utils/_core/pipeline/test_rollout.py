@@ -168,28 +168,26 @@ def test_removal_restores_a_node_that_was_set_up_by_hand(fake: node.Node) -> Non
     assert {fake.cpus(unit) for unit in ("init.scope", "machine.slice")} == {frozenset(range(8))}
 
 
-def test_removal_leaves_a_slice_that_holds_processes_and_says_so(fake: node.Node) -> None:
-    runs.converged(fake)
-    fake.systemd.occupy("corral.slice", 2)
-    outcome = runs.remove(fake.host())
+def test_removal_leaves_a_slice_that_holds_processes_and_says_so(converged: node.Node) -> None:
+    converged.systemd.occupy("corral.slice", 2)
+    outcome = runs.remove(converged.host())
     assert any("corral.slice: still holds processes" in left for left in outcome.leftovers)
-    assert fake.systemd.units["corral.slice"].running
-    fake.systemd.occupy("corral.slice", 0)
-    assert runs.remove(fake.host()).leftovers == ()
-    assert not fake.systemd.units["corral.slice"].running
+    assert converged.systemd.units["corral.slice"].running
+    converged.systemd.occupy("corral.slice", 0)
+    assert runs.remove(converged.host()).leftovers == ()
+    assert not converged.systemd.units["corral.slice"].running
 
 
-def test_a_slice_that_is_no_longer_declared_stops_once_its_processes_have_ended(fake: node.Node) -> None:
-    runs.converged(fake)
-    fake.systemd.occupy("corral.slice", 2)
-    outcome = runs.declare(fake.host(), cpu=None, pids=None)
+def test_a_slice_that_is_no_longer_declared_stops_once_its_processes_have_ended(converged: node.Node) -> None:
+    converged.systemd.occupy("corral.slice", 2)
+    outcome = runs.declare(converged.host(), cpu=None, pids=None)
     assert outcome.error == ""
     left = [(one.subject, one.verdict) for one in outcome.remaining if "holds processes" in one.reason]
     assert left == [("corral.slice", UNCHANGEABLE)]
-    assert fake.systemd.units["corral.slice"].running
-    fake.systemd.occupy("corral.slice", 0)
-    assert runs.tick(fake.host(), by_timer=False) == 2
-    assert not fake.systemd.units["corral.slice"].running
+    assert converged.systemd.units["corral.slice"].running
+    converged.systemd.occupy("corral.slice", 0)
+    assert runs.tick(converged.host(), by_timer=False) == 2
+    assert not converged.systemd.units["corral.slice"].running
 
 
 def test_removal_frees_a_slice_that_started_since(fake: node.Node) -> None:
@@ -263,14 +261,13 @@ def test_folders_go_with_the_last_file_whatever_profile_made_them(fake: node.Nod
     assert node.different(before, fake.fingerprint()) == []
 
 
-def test_a_new_size_is_a_new_mount(fake: node.Node) -> None:
-    runs.converged(fake)
+def test_a_new_size_is_a_new_mount(converged: node.Node) -> None:
     memory = {"mounts": [{"path": MOUNT, "pagesize": "2Mi", "size": "10Mi", "min_size": "4Mi", "group": "hugetlb"}],
               "hugepages": [{"size": "2Mi", "count": 8, "node": 0}]}  # fmt: skip
-    outcome = runs.declare(fake.host(), memory=memory)
+    outcome = runs.declare(converged.host(), memory=memory)
     assert (outcome.error, outcome.remaining) == ("", ())
     shown = {"rw": "", "gid": "996", "pagesize": "2M", "size": "10485760", "min_size": "4194304", "mode": "755"}
-    assert fake.systemd.mounts[0][2] == {key: value for key, value in shown.items() if value != "755"}
+    assert converged.systemd.mounts[0][2] == {key: value for key, value in shown.items() if value != "755"}
 
 
 # Hugepages: the kernel gives what it has
@@ -397,14 +394,13 @@ def test_a_smaller_profile_is_asked_for_at_once(fake: node.Node) -> None:
 # Going back, and what a careless hand or a crash does to Corral's own files
 
 
-def test_rollback_applies_the_profile_before(fake: node.Node) -> None:
-    runs.converged(fake)
-    assert not runs.declare(fake.host(), cpu=OTHER_CORE, name="second").error
-    assert fake.cpus("corral_isolated.slice") == {1, 5}
-    past = [one.profile for one in state.history(fake.host())[1]]
+def test_rollback_applies_the_profile_before(converged: node.Node) -> None:
+    assert not runs.declare(converged.host(), cpu=OTHER_CORE, name="second").error
+    assert converged.cpus("corral_isolated.slice") == {1, 5}
+    past = [one.profile for one in state.history(converged.host())[1]]
     assert [row["name"] for row in past] == ["edge"]
-    assert not applying.declare(fake.host(), profile.parse(past[0])).error
-    assert fake.cpus("corral_isolated.slice") == node.ISOLATED_CPUS
+    assert not applying.declare(converged.host(), profile.parse(past[0])).error
+    assert converged.cpus("corral_isolated.slice") == node.ISOLATED_CPUS
 
 
 @pytest.mark.parametrize(("command", "name"), [("reconcile", "third"), ("rollback", "second")])
@@ -429,18 +425,17 @@ def test_what_was_declared_while_a_command_waited_counts(
 @pytest.mark.parametrize(
     "garbage", ["", "{", "[]", '{"name": 5}', "\x00\xff", "null", "[" * 9999, '{"name": "x", "cpus": {}}']
 )
-def test_garbage_in_the_declared_profile_leaves_the_last_good_one_in_force(fake: node.Node, garbage: str) -> None:
-    runs.converged(fake)
-    fake.put("/etc/corral/profile.json", garbage)
-    fake.kernel_write("/proc/sys/kernel/pid_max", "40000")
-    assert runs.tick(fake.host()) == 2
-    assert fake.get("/proc/sys/kernel/pid_max") == "65536\n"
-    status = json.loads(fake.get("/run/corral/status.json"))
+def test_garbage_in_the_declared_profile_leaves_the_last_good_one_in_force(converged: node.Node, garbage: str) -> None:
+    converged.put("/etc/corral/profile.json", garbage)
+    converged.kernel_write("/proc/sys/kernel/pid_max", "40000")
+    assert runs.tick(converged.host()) == 2
+    assert converged.get("/proc/sys/kernel/pid_max") == "65536\n"
+    status = json.loads(converged.get("/run/corral/status.json"))
     assert [(item["subject"], item["property"]) for item in status["items"]] == [
         ("/etc/corral/profile.json", "content")
     ]
     assert "the profile applied last stays in force" in status["items"][0]["reason"]
-    assert fake.get("/etc/corral/profile.json") == garbage, "what a person wrote is not written over"
+    assert converged.get("/etc/corral/profile.json") == garbage, "what a person wrote is not written over"
 
 
 def test_garbage_and_no_good_profile_is_an_error_said_once(fake: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
@@ -468,11 +463,10 @@ def test_damaged_before_values_fall_back_to_the_version_before(fake: node.Node, 
     assert node.different(before, fake.fingerprint()) == []
 
 
-def test_before_values_lost_twice_are_said(fake: node.Node) -> None:
-    runs.converged(fake)
-    fake.put(state.BEFORE, "{")
-    fake.put(f"{state.BEFORE}.previous", "{")
-    plan = planning.plan_removal(fake.host(), registry.names())
+def test_before_values_lost_twice_are_said(converged: node.Node) -> None:
+    converged.put(state.BEFORE, "{")
+    converged.put(f"{state.BEFORE}.previous", "{")
+    plan = planning.plan_removal(converged.host(), registry.names())
     assert any("removal cannot restore" in note for note in plan.notes)
 
 
@@ -489,12 +483,11 @@ def test_boot_brings_the_last_applied_profile_back_in_audit_mode_too(make: Make)
     assert (fake.pool(0), fake.pool(1)) == (32, 32)
 
 
-def test_a_refused_profile_changes_nothing_and_the_old_one_stays(fake: node.Node) -> None:
-    runs.converged(fake)
-    before, host = fake.fingerprint(), fake.host()
+def test_a_refused_profile_changes_nothing_and_the_old_one_stays(converged: node.Node) -> None:
+    before, host = converged.fingerprint(), converged.host()
     with pytest.raises(CorralError):
         runs.declare(host, pids={"pid_max": 100})
-    assert (host.writes, fake.fingerprint()) == ([], before)
+    assert (host.writes, converged.fingerprint()) == ([], before)
 
 
 def test_removal_brings_back_a_value_that_was_right_at_rollout(fake: node.Node) -> None:

@@ -230,17 +230,16 @@ def test_a_run_renews_a_report_that_is_too_old(kept: node.Node) -> None:
     assert status_command.published_now(kept.host())["stale"] is None
 
 
-def test_without_an_agent_it_is_what_a_run_found(fake: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
-    runs.converged(fake)
-    assert runs.command(fake.host(), "status") == IN_SYNC
-    fake.wait(31)
+def test_without_an_agent_it_is_what_a_run_found(converged: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    assert runs.command(converged.host(), "status") == IN_SYNC
+    converged.wait(31)
     capsys.readouterr()
-    assert runs.command(fake.host(), "status") == DIFFERS
+    assert runs.command(converged.host(), "status") == DIFFERS
     said = capsys.readouterr().out
     assert "no agent keeps this node, and this is what the last run found: corral drift checks now" in said
     assert "checked 31 s ago   stale" in said
-    runs.declare(fake.host())
-    assert runs.command(fake.host(), "status") == IN_SYNC
+    runs.declare(converged.host())
+    assert runs.command(converged.host(), "status") == IN_SYNC
 
 
 def test_what_is_said_of_the_kernel_is_read_then(kept: node.Node, capsys: pytest.CaptureFixture[str]) -> None:

@@ -77,14 +77,11 @@ def test_the_page_shows_what_is_and_what_differs(rolled: node.Node, capsys: pyte
     # By hand, and seen by no tick yet.
     rolled.kernel_write(f"{CGROUP}/system.slice/cpuset.cpus", "0,3\n")
     assert "CPU 3: reserved, declared shared" in page(rolled, capsys, 0).under("/g/title")
-    capsys.readouterr()
-    runs.command(rolled.host(), "status")
-    said = capsys.readouterr().out
+    said = runs.printed(rolled.host(), "status", code=None)
     assert "what is in force differs:\n" in said
     assert "small letters: not as declared, 3\n" in said
     runs.tick(rolled.host())
-    runs.command(rolled.host(), "status")
-    assert "what is in force differs" not in capsys.readouterr().out
+    assert "what is in force differs" not in runs.printed(rolled.host(), "status", code=None)
     assert "CPU 3: shared" in page(rolled, capsys, 0).under("/g/title")
 
 
@@ -111,8 +108,7 @@ def test_the_page_has_what_the_text_of_corral_status_has(rolled: node.Node, caps
     rolled.kernel_write("/proc/sys/kernel/pid_max", "40000\n")
     runs.tick(rolled.host())
     shown = page(rolled, capsys, 2)
-    runs.command(rolled.host(), "status")
-    text = capsys.readouterr().out.splitlines()
+    text = runs.printed(rolled.host(), "status", code=None).splitlines()
     assert shown.under("h1") == ["node: workloads"]
     assert shown.under("h2") == ["What differs", "CPUs as they are", "Workloads", "Hugepages"]
     said = shown.under("main/p")
@@ -168,13 +164,12 @@ def test_a_node_without_pools_or_with_a_broken_profile_has_a_page(
     assert any("no CPU map: " in text for text in page(fake, capsys, 0).under("code"))
 
 
-def test_topology_and_pools_are_drawn(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
-    capsys.readouterr()
-    assert runs.command(rolled.host(), "topology", "--svg") == 0
-    machine = Page(capsys.readouterr().out)
+def test_topology_and_pools_are_drawn(rolled: node.Node) -> None:
+    machine = Page(runs.printed(rolled.host(), "topology", "--svg"))
     assert sorted(machine.under("/g/title")) == [f"CPU {cpu}" for cpu in range(8)]
-    assert runs.command(rolled.host(), "pools", "--svg") == 0
-    assert "CPU 2: exclusive, workload dataplane" in Page(capsys.readouterr().out).under("/g/title")
+    assert "CPU 2: exclusive, workload dataplane" in Page(runs.printed(rolled.host(), "pools", "--svg")).under(
+        "/g/title"
+    )
 
 
 @pytest.mark.parametrize("words", [("status", "--html"), ("topology", "--svg"), ("pools", "--svg")])

@@ -35,16 +35,13 @@ def task(fake: node.Node) -> dict[str, t.Any]:
     return found
 
 
-def test_it_returns_what_the_command_prints(fake: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_returns_what_the_command_prints(fake: node.Node) -> None:
     runs.declare(fake.host(), mode="audit")
     fake.put(PID_MAX, "70000\n")
     runs.tick(fake.host())
     fake.time += 60
-    capsys.readouterr()
-    runs.command(fake.host(), "status", "--json")
-    printed = json.loads(capsys.readouterr().out)
-    runs.command(fake.host(), "status")
-    lines = capsys.readouterr().out.splitlines()
+    printed = json.loads(runs.printed(fake.host(), "status", "--json", code=None))
+    lines = runs.printed(fake.host(), "status", code=None).splitlines()
     found = task(fake)
     assert (found["status"], found["report"]) == (printed, lines)
     assert misfits(found["status"], json_shapes.NodeStatus) == []
@@ -67,16 +64,15 @@ def test_a_node_without_corral_is_described_as_such(fake: node.Node) -> None:
     assert task(fake)["report"][0].startswith(f"{state.STATUS}: no readable status: is corral-reconcile.timer active?")
 
 
-def test_a_declared_profile_that_was_damaged_is_named_beside_the_one_in_force(fake: node.Node) -> None:
-    runs.converged(fake)
-    fake.put(state.DECLARED, "{")
-    runs.tick(fake.host())
-    found = task(fake)
+def test_a_declared_profile_that_was_damaged_is_named_beside_the_one_in_force(converged: node.Node) -> None:
+    converged.put(state.DECLARED, "{")
+    runs.tick(converged.host())
+    found = task(converged)
     assert found["profile"]["name"] == "edge"
     assert [item["manager"] for item in found["status"]["items"]] == ["profile"]
     assert any("the profile applied last stays in force" in line for line in found["report"])
-    fake.put(state.DECLARED, '{"none": 1}')
-    found = task(fake)
+    converged.put(state.DECLARED, '{"none": 1}')
+    found = task(converged)
     assert found["profile"] is None
     assert found["report"][-1].startswith("the declared profile cannot be read: ")
 
