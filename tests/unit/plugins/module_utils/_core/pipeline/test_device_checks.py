@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import shutil
 import typing as t
 
+import failing
 import node
 import pytest
 import runs
@@ -24,7 +23,6 @@ from _core.host.lock import Lock
 from _core.model.profile import profile
 from _core.model.values.errors import CorralError
 from _core.pipeline import applying, planning, preflight_notes, run_device_checks
-from example_counts import in_turn
 from test_devices_granted import DPDK, JOB, LINKS, OTHER, PROFILE, SERIAL, TTY, held, in_sync, running
 from test_workloads import status
 
@@ -247,7 +245,7 @@ def test_a_profile_that_needs_an_unhealthy_device_is_refused(fake: node.Node, pr
 
 
 def test_an_unhealthy_device_is_named_with_its_holder_and_taken_from_no_one(
-    rolled: node.Node, program: Program, capsys: pytest.CaptureFixture[str]
+    rolled: node.Node, program: Program
 ) -> None:
     run = running(rolled, SERIAL)
     runs.tick(rolled.host())
@@ -259,8 +257,7 @@ def test_an_unhealthy_device_is_named_with_its_holder_and_taken_from_no_one(
     assert (item["subject"], item["verdict"]) == (f"serial {LINKS[0]}", "unchangeable")
     assert item["actual"] == f"{OK}: exit code 1: no answer to AT{run_device_checks.DYNAMIC}"
     assert (rolled.runs[SERIAL], held(rolled)["serial"]) == (run, [LINKS[0]])
-    assert runs.command(rolled.host(), "devices") == 2
-    assert f"unhealthy: {OK}: exit code 1: no answer to AT" in capsys.readouterr().out
+    assert f"unhealthy: {OK}: exit code 1: no answer to AT" in runs.printed(rolled.host(), "devices", code=2)
     services.stop(rolled, SERIAL)
     assert running(rolled, SERIAL).devices == {LINKS[1]}
     in_sync(rolled)
@@ -340,20 +337,16 @@ def test_a_run_asks_again_about_no_device_that_is_known(rolled: node.Node, progr
     assert program.heard() == list(LINKS)
 
 
-def test_another_command_has_not_answered_yet(
-    rolled: node.Node, program: Program, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_command_has_not_answered_yet(rolled: node.Node, program: Program) -> None:
     other = "/usr/local/sbin/other"
     rolled.programs[other] = lambda *dummy: Command(1, "", "")
     rows = [{**row, "check": {"command": [other]}} for row in PROFILE["devices"] if row["name"] == TTY]
     workloads = [one for one in PROFILE["workloads"] if one["name"] != "dpdk"]
     assert test_workloads.roll_out(rolled, checked(devices=rows, workloads=workloads)).error == ""
-    runs.command(rolled.host(), "devices")
-    said = capsys.readouterr().out
+    said = runs.printed(rolled.host(), "devices", code=None)
     assert f"note: devices[0].check: {LINKS[0]} and 2 more: not checked yet" in said
     a_pass(rolled)
-    assert runs.command(rolled.host(), "devices") == 2
-    assert f"unhealthy: {other}: exit code 1" in capsys.readouterr().out
+    assert f"unhealthy: {other}: exit code 1" in runs.printed(rolled.host(), "devices", code=2)
     assert program.heard() == []
 
 
@@ -479,32 +472,24 @@ FAULTS = ("error", "killed", "torn", "full")
 
 
 @pytest.mark.parametrize("fail", FAULTS)
-def test_a_pass_that_fails_anywhere_is_made_up_for_by_the_next(make: Make, fail: str) -> None:
-    template = make()
-    test_devices_granted.equip(template)
-    assert not runs.install(template.host()).error
-    Program(template)
-    assert declare(template).remaining == ()
-    running(template, SERIAL)
-    a_pass(template)
-    template.wait(60)
-    Program(template).sick(LINKS[0])
-    probe = template.clone(template.root.with_name("probe"))
-    host = probe.host()
-    a_pass(probe, host)
-    assert len(host.acts) > 4
-    for number in in_turn(len(host.acts), fail, FAULTS):
-        fake = template.clone(template.root.with_name(f"{fail}{number}"))
-        with contextlib.suppress(OSError, node.Killed):
-            a_pass(fake, fake.host(fail, number))
-        assert runs.tick(fake.host()) in (0, 2)
-        fake.wait(60)
-        a_pass(fake)
-        assert runs.tick(fake.host()) == 2
-        (item,) = status(fake)["items"]
+def test_a_pass_that_fails_anywhere_is_made_up_for_by_the_next(fake: node.Node, program: Program, fail: str) -> None:
+    def act(host: node.NodeHost) -> None:
+        a_pass(host.node, host)
+
+    assert declare(fake).remaining == ()
+    running(fake, SERIAL)
+    a_pass(fake)
+    fake.wait(60)
+    program.sick(LINKS[0])
+    assert len(failing.tried(fake, act).acts) > 4
+    for twin, what in failing.each(fake, act, fail, FAULTS):
+        assert runs.tick(twin.host()) in (0, 2), what
+        twin.wait(60)
+        a_pass(twin)
+        assert runs.tick(twin.host()) == 2, what
+        (item,) = status(twin)["items"]
         assert item["actual"] == f"{OK}: exit code 1: no answer to AT{run_device_checks.DYNAMIC}"
-        assert running(fake, JOB).devices == {LINKS[1]}
-        shutil.rmtree(fake.root)
+        assert running(twin, JOB).devices == {LINKS[1]}
 
 
 def test_a_recorded_machine_is_not_asked(fake: node.Node) -> None:

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import typing as t
 
+import failing
 import node
 import pytest
 import runs
@@ -18,7 +18,6 @@ from _core.model.profile import profile
 from _core.model.values import cpuset
 from _core.pipeline import confirming
 from _core.pipeline.confirming import Terms
-from example_counts import in_turn
 from test_workloads import BATCH, CHECKPOINT, DATAPLANE, OTHER, PROFILE, held, profile_with, roll_out, status, without
 from test_workloads import install as add_units
 
@@ -138,20 +137,14 @@ def test_what_workloads_got_meanwhile_keeps_no_node_from_going_back(
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_way_back_past_such_workloads_that_is_killed_is_made_again(
-    name: str, make: t.Callable[..., node.Node]
-) -> None:
-    prepared, case = make(), CASES[name]
-    changed(prepared, case)
-    sample = prepared.clone(prepared.root.with_name(f"{prepared.root.name}-sample"))
-    host = sample.host()
-    runs.command(host, "confirm", "--tick")
-    for number in in_turn(len(host.acts), name, list(CASES)):
-        fake = prepared.clone(prepared.root.with_name(f"{prepared.root.name}-{number}"))
-        with contextlib.suppress(node.Killed):
-            runs.command(fake.host("killed", number), "confirm", "--tick")
-        runs.command(fake.host(), "confirm", "--tick")
-        went_back(fake, case)
+def test_a_way_back_past_such_workloads_that_is_killed_is_made_again(name: str, fake: node.Node) -> None:
+    def act(host: node.NodeHost) -> int:
+        return runs.command(host, "confirm", "--tick")
+
+    changed(fake, CASES[name])
+    for twin, dummy in failing.each(fake, act, "killed", share=(name, list(CASES))):
+        act(twin.host())
+        went_back(twin, CASES[name])
 
 
 @pytest.mark.parametrize(

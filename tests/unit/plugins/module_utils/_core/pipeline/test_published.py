@@ -11,6 +11,7 @@ import os
 import typing as t
 from unittest import mock
 
+import failing
 import node
 import pytest
 import runs
@@ -72,9 +73,8 @@ def test_a_run_that_changed_something_has_published_what_a_tick_would(name: str,
     assert texts(fake) == published
 
 
-def test_a_converged_run_publishes_nothing(fake: node.Node) -> None:
-    runs.converged(fake)
-    host = fake.host()
+def test_a_converged_run_publishes_nothing(converged: node.Node) -> None:
+    host = converged.host()
     assert runs.declare(host).applied == ()
     assert host.acts == []
 
@@ -113,40 +113,37 @@ def test_check_mode_has_no_drift_where_only_the_names_of_layers_changed(fake: no
     assert not rollout("renamed.yml", check=True)["changed"]
 
 
-def test_a_command_publishes_as_a_module_does(fake: node.Node) -> None:
-    runs.converged(fake)
-    runs.declare(fake.host(), cpu=MOVED)
-    moved = fake.get(state.PUBLISHED[1])
-    assert runs.command(fake.host(), "rollback") == 0
-    assert fake.get(state.PUBLISHED[1]) != moved
-    pools = json.loads(fake.get(state.STATUS))["pools"]
-    assert json.loads(fake.get(state.PUBLISHED[1])) == {"schema": 1, **pools}
+def test_a_command_publishes_as_a_module_does(converged: node.Node) -> None:
+    runs.declare(converged.host(), cpu=MOVED)
+    moved = converged.get(state.PUBLISHED[1])
+    assert runs.command(converged.host(), "rollback") == 0
+    assert converged.get(state.PUBLISHED[1]) != moved
+    pools = json.loads(converged.get(state.STATUS))["pools"]
+    assert json.loads(converged.get(state.PUBLISHED[1])) == {"schema": 1, **pools}
 
 
-def test_a_run_that_was_undone_publishes_what_is(fake: node.Node) -> None:
-    runs.converged(fake)
-    host = fake.host()
+def test_a_run_that_was_undone_publishes_what_is(converged: node.Node) -> None:
+    host = converged.host()
     assert runs.declare(host, cpu=MOVED).error == ""
     changed = len(host.acts)
-    runs.declare(fake.host())
-    published = texts(fake)["status"]
-    fake.put(PID_MAX, "70000\n")
-    assert runs.declare(fake.host("error", changed // 2), cpu=MOVED).undone
-    status = json.loads(fake.get(state.STATUS))
+    runs.declare(converged.host())
+    published = texts(converged)["status"]
+    converged.put(PID_MAX, "70000\n")
+    assert runs.declare(converged.host("error", changed // 2), cpu=MOVED).undone
+    status = json.loads(converged.get(state.STATUS))
     assert (status["error"], status["pools"]) == (None, published["pools"])
     assert [item["subject"] for item in status["items"]] == ["kernel.pid_max"]
 
 
-def test_what_an_earlier_run_could_not_publish_is_made_up_for(fake: node.Node) -> None:
+def test_what_an_earlier_run_could_not_publish_is_made_up_for(converged: node.Node) -> None:
     """/run begins empty, and a run may die right before it publishes."""
-    runs.converged(fake)
-    published = texts(fake)
-    drop(fake)
-    assert runs.declare(fake.host()).applied == ()
-    assert {path: fake.get(path) for path in state.PUBLISHED[1:]} == {
+    published = texts(converged)
+    drop(converged)
+    assert runs.declare(converged.host()).applied == ()
+    assert {path: converged.get(path) for path in state.PUBLISHED[1:]} == {
         path: published[path] for path in state.PUBLISHED[1:]
     }
-    assert json.loads(fake.get(state.STATUS))["in_sync"]
+    assert json.loads(converged.get(state.STATUS))["in_sync"]
 
 
 def test_what_a_run_published_first_is_logged_by_the_next_tick_once(
@@ -261,21 +258,20 @@ def test_a_start_whose_pools_cannot_be_published_fails_and_its_grant_is_released
     assert {path: fake.get(path) for path in state.PUBLISHED} == before
 
 
-def test_a_lock_that_another_run_holds_is_refused_with_the_way_out(fake: node.Node) -> None:
-    runs.converged(fake)
-    held = Lock(fake.host())
+def test_a_lock_that_another_run_holds_is_refused_with_the_way_out(converged: node.Node) -> None:
+    held = Lock(converged.host())
     assert held.take()
     with pytest.raises(CorralError, match="another run of Corral holds /run/corral/lock: wait for it"):
-        locked_run.locked(fake.host(), lambda: None, wait=0.0, hint="wait for it")
-    stamp = (fake.root / "run/corral/lock").stat()
+        locked_run.locked(converged.host(), lambda: None, wait=0.0, hint="wait for it")
+    stamp = (converged.root / "run/corral/lock").stat()
     device = f"{os.major(stamp.st_dev):02x}:{os.minor(stamp.st_dev):02x}"
-    fake.put("/proc/locks", f"1: FLOCK  ADVISORY  WRITE 4711 {device}:{stamp.st_ino} 0 EOF\n")
-    fake.put("/proc/4711/comm", "python3\n")
+    converged.put("/proc/locks", f"1: FLOCK  ADVISORY  WRITE 4711 {device}:{stamp.st_ino} 0 EOF\n")
+    converged.put("/proc/4711/comm", "python3\n")
     said = r"holds /run/corral/lock, python3 \(process 4711\), and did not release it within 1 s: try again"
     with pytest.raises(CorralError, match=said):
-        locked_run.locked(fake.host(), lambda: None, wait=1.0)
+        locked_run.locked(converged.host(), lambda: None, wait=1.0)
     held.release()
-    assert locked_run.locked(fake.host(), lambda: 5, wait=0.0) == 5
+    assert locked_run.locked(converged.host(), lambda: 5, wait=0.0) == 5
 
 
 def test_a_refused_run_leaves_nothing_on_a_node_that_corral_has_not_changed(fake: node.Node) -> None:
@@ -300,27 +296,23 @@ def as_a_tick_would(fake: node.Node) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["full", "killed"])
-def test_the_same_run_again_publishes_what_one_that_ended_early_could_not(kind: str, make: Make) -> None:
+def test_the_same_run_again_publishes_what_one_that_ended_early_could_not(kind: str, fake: node.Node) -> None:
     """It changes nothing more: everything was in place when the first one ended."""
-    at, changed = 0, True
-    while changed:
-        at, fake = at + 1, runs.converged(make())
-        ended = True
-        try:
-            ended = bool(runs.declare(fake.host(kind, at), cpu=MOVED).error)
-        except (OSError, node.Killed):
-            pass
-        fake.time += 60
-        host = fake.host()
-        runs.declare(host, cpu=MOVED)
-        assert as_a_tick_would(fake), f"write {at}: {host.acts}"
-        changed = ended
-    assert at > 15
 
+    def act(host: node.NodeHost) -> object:
+        return runs.declare(host, cpu=MOVED)
 
-def test_a_run_that_fails_after_its_last_change_has_published_the_node(fake: node.Node) -> None:
     runs.converged(fake)
-    host = fake.host()
+    assert len(failing.tried(fake, act).acts) > 15
+    for twin, what in failing.each(fake, act, kind):
+        twin.time += 60
+        host = twin.host()
+        act(host)
+        assert as_a_tick_would(twin), f"{what}: {host.acts}"
+
+
+def test_a_run_that_fails_after_its_last_change_has_published_the_node(converged: node.Node) -> None:
+    host = converged.host()
     write = host.write_file
 
     def full(path: str, text: str, mode: int = 0o644) -> None:
@@ -330,27 +322,26 @@ def test_a_run_that_fails_after_its_last_change_has_published_the_node(fake: nod
 
     with mock.patch.object(host, "write_file", full), pytest.raises(OSError, match="No space left"):
         MODULES.profile_task(Module(profile=node.edge(cpu=MOVED)), host)
-    assert as_a_tick_would(fake)
+    assert as_a_tick_would(converged)
 
 
-def test_files_that_tell_something_else_are_put_right_by_a_run_that_changes_nothing(fake: node.Node) -> None:
-    runs.converged(fake)
-    published = texts(fake)
-    status = json.loads(fake.get(state.STATUS))
+def test_files_that_tell_something_else_are_put_right_by_a_run_that_changes_nothing(converged: node.Node) -> None:
+    published = texts(converged)
+    status = json.loads(converged.get(state.STATUS))
     for path, text in (
         (state.STATUS, json.dumps({**status, "mode": "audit"})),
         (state.STATUS, "{}"),
         (state.PUBLISHED[1], "{}"),
         (state.PUBLISHED[2], ""),
     ):
-        fake.put(path, text)
-        host = fake.host()
+        converged.put(path, text)
+        host = converged.host()
         assert runs.declare(host).applied == ()
         assert [act for act in host.acts if not act.endswith(path)] == []
-        assert {one: fake.get(one) for one in state.PUBLISHED[1:]} == {
+        assert {one: converged.get(one) for one in state.PUBLISHED[1:]} == {
             one: published[one] for one in state.PUBLISHED[1:]
         }
-        assert json.loads(fake.get(state.STATUS))["mode"] == "enforce"
+        assert json.loads(converged.get(state.STATUS))["mode"] == "enforce"
 
 
 def test_drift_that_a_run_leaves_is_written_once(fake: node.Node) -> None:
@@ -370,15 +361,14 @@ def test_drift_that_a_run_leaves_is_written_once(fake: node.Node) -> None:
     assert hugepages() == [f"write_file {state.STATUS}"], "what is published was too old to be believed"
 
 
-def test_a_converged_run_writes_nothing_while_a_profile_is_unconfirmed(fake: node.Node) -> None:
-    runs.converged(fake, with_agent=True)
+def test_a_converged_run_writes_nothing_while_a_profile_is_unconfirmed(with_agent: node.Node) -> None:
     moved = profile.parse(node.edge(cpu=MOVED))
     for wait, writes in ((0, True), (0.4, False), (0.7, False), (25, False), (90, True), (25, False)):
-        fake.wait(wait)
-        host = fake.host()
+        with_agent.wait(wait)
+        host = with_agent.host()
         locked_run.published(host, confirming.declare(host, moved, None, confirming.Terms(600)))
         assert bool(host.acts) == writes
-    assert json.loads(fake.get(state.STATUS))["unconfirmed"]["until"] == int(fake.time - 141.1) + 600
+    assert json.loads(with_agent.get(state.STATUS))["unconfirmed"]["until"] == int(with_agent.time - 141.1) + 600
 
 
 def pause_by_module(fake: node.Node, **params: t.Any) -> None:
@@ -398,32 +388,30 @@ PAUSES: dict[str, tuple[t.Callable[[node.Node], object], t.Callable[[node.Node],
 
 
 @pytest.mark.parametrize("name", PAUSES)
-def test_a_pause_is_in_the_status_without_an_agent(name: str, fake: node.Node) -> None:
-    runs.converged(fake)
+def test_a_pause_is_in_the_status_without_an_agent(name: str, converged: node.Node) -> None:
     begin, end = PAUSES[name]
-    begin(fake)
-    paused = json.loads(fake.get(state.STATUS))["paused"]
-    assert paused["until"] == fake.time + 3600
-    end(fake)
-    assert json.loads(fake.get(state.STATUS))["paused"] is None
-    begin(fake)
-    fake.wait(7200)
-    runs.declare(fake.host())
-    assert json.loads(fake.get(state.STATUS))["paused"] is None, "it has ended by the clock"
+    begin(converged)
+    paused = json.loads(converged.get(state.STATUS))["paused"]
+    assert paused["until"] == converged.time + 3600
+    end(converged)
+    assert json.loads(converged.get(state.STATUS))["paused"] is None
+    begin(converged)
+    converged.wait(7200)
+    runs.declare(converged.host())
+    assert json.loads(converged.get(state.STATUS))["paused"] is None, "it has ended by the clock"
 
 
 @pytest.mark.parametrize("name", PAUSES)
 def test_with_an_agent_its_look_publishes_a_pause_and_logs_it_once(
-    name: str, fake: node.Node, capsys: pytest.CaptureFixture[str]
+    name: str, with_agent: node.Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    runs.converged(fake, with_agent=True)
-    runs.tick(fake.host())
+    runs.tick(with_agent.host())
     for do, said in zip(PAUSES[name], ("paused until", "has ended")):
         capsys.readouterr()
-        do(fake)
+        do(with_agent)
         for dummy in range(2):
-            fake.wait(10)
-            runs.tick(fake.host())
+            with_agent.wait(10)
+            runs.tick(with_agent.host())
         assert capsys.readouterr().err.count(said) == 1
 
 
@@ -466,36 +454,34 @@ def test_a_run_with_nothing_to_do_leaves_nothing_where_corral_is_not(name: str, 
     assert node.different(before, fake.fingerprint()) == []
 
 
-def test_the_error_of_a_tick_stays_while_what_it_is_about_differs(fake: node.Node) -> None:
-    runs.converged(fake, with_agent=True)
-    fake.put(PID_MAX, "70000\n")
-    host = fake.host()
+def test_the_error_of_a_tick_stays_while_what_it_is_about_differs(with_agent: node.Node) -> None:
+    with_agent.put(PID_MAX, "70000\n")
+    host = with_agent.host()
     refuse = OSError(5, "Input/output error", PID_MAX)
     with mock.patch.object(host, "write_value", side_effect=refuse):
         runs.tick(host)
-    failed = json.loads(fake.get(state.STATUS))
+    failed = json.loads(with_agent.get(state.STATUS))
     assert failed["error"]
-    by_agent(fake)
-    status = json.loads(fake.get(state.STATUS))
+    by_agent(with_agent)
+    status = json.loads(with_agent.get(state.STATUS))
     assert (status["last_changed"]["changes"][0]["manager"], status["error"]) == ("agent", None), "it changed something"
     with mock.patch.object(host, "write_value", side_effect=refuse):
         runs.tick(host)
-    by_agent(fake)
-    assert json.loads(fake.get(state.STATUS))["error"] == failed["error"]
-    runs.declare(fake.host())
-    assert json.loads(fake.get(state.STATUS))["error"] is None
+    by_agent(with_agent)
+    assert json.loads(with_agent.get(state.STATUS))["error"] == failed["error"]
+    runs.declare(with_agent.host())
+    assert json.loads(with_agent.get(state.STATUS))["error"] is None
 
 
-def test_a_profile_that_went_back_is_for_the_tick_to_tell(fake: node.Node) -> None:
-    runs.converged(fake, with_agent=True)
-    host, moved = fake.host(), profile.parse(node.edge(cpu=MOVED))
+def test_a_profile_that_went_back_is_for_the_tick_to_tell(with_agent: node.Node) -> None:
+    host, moved = with_agent.host(), profile.parse(node.edge(cpu=MOVED))
     confirming.declare(host, moved, None, confirming.Terms(60))
-    rejected = fake.get(state.DECLARED)
-    fake.wait(61)
-    runs.command(fake.host(), "confirm", "--tick")
-    fake.put(state.DECLARED, rejected)
-    runs.tick(fake.host(), by_timer=False)
-    files = {path: fake.get(path) for path in state.PUBLISHED}
+    rejected = with_agent.get(state.DECLARED)
+    with_agent.wait(61)
+    runs.command(with_agent.host(), "confirm", "--tick")
+    with_agent.put(state.DECLARED, rejected)
+    runs.tick(with_agent.host(), by_timer=False)
+    files = {path: with_agent.get(path) for path in state.PUBLISHED}
     assert json.loads(files[state.STATUS])["items"][0]["wanted"] == "one that can be applied"
-    by_agent(fake)
-    assert {path: fake.get(path) for path in state.PUBLISHED} == files
+    by_agent(with_agent)
+    assert {path: with_agent.get(path) for path in state.PUBLISHED} == files

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import typing as t
 
+import failing
 import node
 import pytest
 import runs
@@ -18,7 +19,6 @@ from _core.model.profile import profile
 from _core.model.systemd.agent_units import CONFIRM_TIMER
 from _core.model.values.errors import CorralError
 from _core.pipeline import confirming
-from example_counts import in_turn
 from test_confirming import rolled_out, seen, timer, waits
 from test_faults import CHANGED
 
@@ -180,10 +180,9 @@ def test_another_profile_that_fails_leaves_the_one_before_to_its_command(
     runs.tick(rolled.host(), by_timer=False)
     kept = pending(rolled)
     put(rolled, **third)
-    sample = rolled.clone(rolled.root.with_name("sample"))
-    host = sample.host()
-    runs.tick(host, by_timer=False)
-    number = next(index for index, act in enumerate(host.acts, 1) if "write_value" in act and "pid_max" in act)
+    number = failing.number_of(
+        rolled, lambda host: runs.tick(host, by_timer=False), "write_value /proc/sys/kernel/pid_max"
+    )
     assert runs.tick(rolled.host("error", number), by_timer=False) == ERROR
     assert pending(rolled) == kept
     calls = answers(rolled, 0)
@@ -295,12 +294,8 @@ def test_a_killed_run_with_a_confirmation_of_its_own_is_confirmed_by_nothing_els
 ) -> None:
     words = ("reconcile", "--confirm-timeout", "2m")
     before = rolled.get(state.DECLARED)
-    sample = rolled.clone(rolled.root.with_name("sample"))
-    put(sample, **sections)
-    host = sample.host()
-    runs.command(host, *words)
-    armed = next(index for index, act in enumerate(host.acts, 1) if CONFIRM_TIMER in act)
     put(rolled, **sections)
+    armed = failing.number_of(rolled, lambda host: runs.command(host, *words), CONFIRM_TIMER)
     with pytest.raises(node.Killed):
         runs.command(rolled.host("killed", armed + 2), *words)
     kept = pending(rolled)
@@ -317,12 +312,8 @@ def test_a_killed_run_with_a_confirmation_of_its_own_is_confirmed_by_nothing_els
 
 
 def test_the_command_is_not_asked_before_the_profile_is_in_force(rolled: node.Node) -> None:
-    sample = rolled.clone(rolled.root.with_name("sample"))
-    put(sample)
-    host = sample.host()
-    runs.tick(host, by_timer=False)
-    armed = next(index for index, act in enumerate(host.acts, 1) if CONFIRM_TIMER in act)
     put(rolled)
+    armed = failing.number_of(rolled, lambda host: runs.tick(host, by_timer=False), CONFIRM_TIMER)
     with pytest.raises(node.Killed):
         runs.tick(rolled.host("killed", armed + 2), by_timer=False)
     calls = answers(rolled, 0)
@@ -341,30 +332,19 @@ def test_the_command_is_not_asked_before_the_profile_is_in_force(rolled: node.No
 
 @pytest.mark.parametrize("fault", ["killed", "torn", "error"])
 def test_a_tick_that_ends_anywhere_is_made_again_or_goes_back(fault: str, rolled: node.Node) -> None:
-    count = iter(range(10**6))
+    def act(host: node.NodeHost) -> int:
+        return runs.tick(host, by_timer=False)
 
-    def fresh() -> node.Node:
-        fake = rolled.clone(rolled.root.with_name(f"{rolled.root.name}-{fault}-{next(count)}"))
-        put(fake)
-        return fake
-
-    sample = fresh()
     before = seen(rolled)
-    host = sample.host()
-    runs.tick(host, by_timer=False)
-    for number in in_turn(len(host.acts), fault, ("killed", "torn", "error")):
-        fake = fresh()
-        answers(fake, 1)
-        try:
-            runs.tick(fake.host(fault, number), by_timer=False)
-        except (node.Killed, OSError, CorralError):
-            pass
-        runs.tick(fake.host(), by_timer=False)
-        assert waits(fake), host.acts[number - 1]
+    put(rolled)
+    answers(rolled, 1)
+    for fake, what in failing.each(rolled, act, fault, ("killed", "torn", "error")):
+        act(fake.host())
+        assert waits(fake), what
         fake.wait(301)
         timer(fake)
         assert not waits(fake)
-        assert node.different(before, seen(fake)) == [], host.acts[number - 1]
+        assert node.different(before, seen(fake)) == [], what
 
 
 def test_the_status_of_a_failed_tick_says_why(rolled: node.Node) -> None:

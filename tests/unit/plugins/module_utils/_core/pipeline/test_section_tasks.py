@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import typing as t
 
+import failing
 import node
 import pytest
 import runs
@@ -153,19 +154,17 @@ def test_with_the_agent_the_last_part_leaves_nothing_for_boot_to_bring_back(fake
     assert fake.pool(1) == 0
 
 
-def test_a_removed_profile_stays_away_at_boot(fake: node.Node) -> None:
-    runs.converged(fake, with_agent=True)
-    runs.remove(fake.host(), registry.of_profile())
-    assert runs.tick(fake.host(), at_boot=True) == 0
-    assert fake.pool(1) == 0
+def test_a_removed_profile_stays_away_at_boot(with_agent: node.Node) -> None:
+    runs.remove(with_agent.host(), registry.of_profile())
+    assert runs.tick(with_agent.host(), at_boot=True) == 0
+    assert with_agent.pool(1) == 0
 
 
-def test_what_is_published_of_a_profile_goes_with_it(fake: node.Node) -> None:
-    runs.converged(fake, with_agent=True)
-    runs.tick(fake.host())
-    assert all(fake.has(path) for path in state.PUBLISHED)
-    runs.remove(fake.host(), registry.of_profile())
-    assert not any(fake.has(path) for path in state.PUBLISHED), "nobody keeps it up to date any more"
+def test_what_is_published_of_a_profile_goes_with_it(with_agent: node.Node) -> None:
+    runs.tick(with_agent.host())
+    assert all(with_agent.has(path) for path in state.PUBLISHED)
+    runs.remove(with_agent.host(), registry.of_profile())
+    assert not any(with_agent.has(path) for path in state.PUBLISHED), "nobody keeps it up to date any more"
 
 
 def test_the_agent_keeps_parts_as_it_keeps_a_profile(fake: node.Node) -> None:
@@ -329,15 +328,14 @@ def test_cpus_that_processes_hold_are_given_back_at_the_next_try(fake: node.Node
 # Beside a whole profile
 
 
-def test_a_whole_profile_is_not_changed_by_parts(fake: node.Node) -> None:
-    runs.converged(fake)
+def test_a_whole_profile_is_not_changed_by_parts(converged: node.Node) -> None:
     said = "this node has the profile edge: declare it there, or remove that profile first"
-    assert refusal(fake, HUGEPAGES, count=16) == [said]
-    assert refusal(fake, HUGEPAGES, "absent") == [said]
-    assert refusal(fake, HUGEPAGES, node=None) == [said]
-    assert refusal(fake, PIDS, pid_max=70000) == [said]
-    assert refusal(fake, CPUSET, isolated=None) == [said]
-    assert refusal(fake, MOUNT, "absent") == [said]
+    assert refusal(converged, HUGEPAGES, count=16) == [said]
+    assert refusal(converged, HUGEPAGES, "absent") == [said]
+    assert refusal(converged, HUGEPAGES, node=None) == [said]
+    assert refusal(converged, PIDS, pid_max=70000) == [said]
+    assert refusal(converged, CPUSET, isolated=None) == [said]
+    assert refusal(converged, MOUNT, "absent") == [said]
 
 
 # The example as it is for this machine, by numbers: the parts name no other places.
@@ -466,20 +464,16 @@ def test_what_is_in_the_way_of_a_mount_is_said_by_its_option(fake: node.Node) ->
 
 @pytest.mark.parametrize("module", PARTS)
 def test_a_write_that_is_refused_in_the_middle_is_undone(module: str, make: Make) -> None:
-    others = [other for other in PARTS if other != module]
-    undisturbed = put_together(make(), *others).host()
-    part(undisturbed, module)
-    prepared = put_together(make(), *others)
+    prepared = put_together(make(), *(other for other in PARTS if other != module))
     before = prepared.fingerprint(*node.STATE, node.RUNTIME_CONTROL)
-    undone = 0
-    for number in range(1, len(undisturbed.acts) + 1):
-        fake = prepared.clone(prepared.root.with_name(f"{module}-{number}"))
-        try:
-            outcome = part(fake.host("error", number), module)
-        except (CorralError, OSError):
-            continue  # Before the first write, or in Corral's own state after the last.
-        if outcome.error:
-            undone += 1
+    undone: set[int] = set()
+
+    def act(host: node.NodeHost) -> None:
+        if part(host, module).error:  # Else before the first write, or in Corral's own state after the last.
+            undone.add(host.fail_at)
+
+    for fake, what in failing.each(prepared, act, "error"):
+        if int(what.partition(" ")[0]) in undone:
             assert node.different(before, fake.fingerprint(*node.STATE, node.RUNTIME_CONTROL)) == []
         assert part(fake.host(), module).remaining == ()
         assert runs.plan(fake.host()) == ()
