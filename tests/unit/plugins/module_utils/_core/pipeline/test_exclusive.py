@@ -9,6 +9,7 @@ import json
 import shutil
 import typing as t
 
+import failing
 import node
 import pytest
 import runs
@@ -31,6 +32,7 @@ from test_workloads import (
     held,
     in_sync,
     install,
+    make_ready,
     roll_out,
     rolled,
     shared,
@@ -103,14 +105,15 @@ def quiet(fake: node.Node) -> None:
     assert not [act for act in host.acts if "/run/corral/" not in act]
 
 
-def rolled_on(make: Make, release: t.Any) -> node.Node:
-    fake = make(release=release)
-    install(fake)
-    assert not runs.install(fake.host()).error
+def make_rolled(fake: node.Node) -> None:
+    make_ready(fake)
     assert roll_out(fake).remaining == ()
     assert services.start(fake, DATAPLANE)
     assert runs.tick(fake.host()) == 0
-    return fake
+
+
+def rolled_on(made_once: node.MadeOnce, release: t.Any) -> node.Node:
+    return made_once(make_rolled, release=release)
 
 
 def apply_at(host: node.NodeHost, data: t.Any) -> Outcome:
@@ -180,9 +183,9 @@ def test_partitions_can_be_off(rolled: node.Node) -> None:
 
 @pytest.mark.parametrize("release", [BOOKWORM, TRIXIE])
 def test_who_asks_for_the_same_cpus_is_named_and_the_partition_mended_once_it_is_gone(
-    make: Make, release: t.Any
+    made_once: node.MadeOnce, release: t.Any
 ) -> None:
-    fake = rolled_on(make, release)
+    fake = rolled_on(made_once, release)
     fake.intrude("greedy.slice", "2-3")
     found = items(fake)
     assert "root invalid" in (found[OWN].actual or "")
@@ -198,9 +201,11 @@ def test_who_asks_for_the_same_cpus_is_named_and_the_partition_mended_once_it_is
 
 
 @pytest.mark.parametrize("tick_between", [True, False])
-def test_a_partition_that_was_refused_once_is_mended_after_a_later_fault(make: Make, tick_between: bool) -> None:
+def test_a_partition_that_was_refused_once_is_mended_after_a_later_fault(
+    made_once: node.MadeOnce, tick_between: bool
+) -> None:
     """The refusal of an earlier fault counted for ten minutes, while a stranger ran on the CPUs."""
-    fake = rolled_on(make, TRIXIE)
+    fake = rolled_on(made_once, TRIXIE)
     refused = {f"{CGROUP}/{OWN}/{PARTITION}": [1, 0, fake.time]}
     fake.put("/run/corral/attempts.json", json.dumps(refused))
     if tick_between:  # It sees the partition in force.
@@ -233,8 +238,8 @@ def test_an_invalid_partition_that_moves_is_none_before_it_asks_for_other_cpus(m
     assert partition(fake, node.ISOLATED) == "root"
 
 
-def test_where_the_partition_wins_who_asks_for_its_cpus_is_told_all_the_same(make: Make) -> None:
-    fake = rolled_on(make, FORKY)
+def test_where_the_partition_wins_who_asks_for_its_cpus_is_told_all_the_same(made_once: node.MadeOnce) -> None:
+    fake = rolled_on(made_once, FORKY)
     fake.intrude("greedy.slice", "2-3")
     assert partition(fake) == "root"
     assert list(items(fake)) == ["greedy.slice"]
@@ -242,9 +247,9 @@ def test_where_the_partition_wins_who_asks_for_its_cpus_is_told_all_the_same(mak
 
 
 @pytest.mark.parametrize("release", [BOOKWORM, TRIXIE, FORKY])
-def test_a_grant_of_which_no_cpu_is_online_moves_to_others(make: Make, release: t.Any) -> None:
+def test_a_grant_of_which_no_cpu_is_online_moves_to_others(made_once: node.MadeOnce, release: t.Any) -> None:
     """Kernel 6.1 goes on to show a partition, which has no CPU then."""
-    fake = rolled_on(make, release)
+    fake = rolled_on(made_once, release)
     fake.set_online(2, 6)
     assert runs.tick(fake.host()) == 2, status(fake)["error"]
     assert held(fake)["dataplane"] == "3,7"
@@ -357,18 +362,9 @@ def test_a_refused_run_is_undone_beside_grants(rolled: node.Node) -> None:
     rolled.systemctl("start", "more.slice")
     rolled.systemd.occupy("more.slice")
     data = with_cpu(shared={"slices": ["machine.slice", "more.slice"], "min_cpus": 2})
-    for number in range(1, 60):
-        fake = rolled.clone(rolled.root.with_name(f"refused-{number}"))
-        host = fake.host("error", number)
-        try:
-            outcome = apply_at(host, data)
-        except (CorralError, OSError):
-            continue  # Corral's own files: nothing was changed, or all of it.
-        if len(host.acts) < number:
-            return
-        assert partition(fake) == "root", (number, outcome.error)
+    for fake, what in failing.each(rolled, lambda host: apply_at(host, data), "error"):
+        assert partition(fake) == "root", what
         assert fake.overlaps == []
-    raise AssertionError("it has no end")
 
 
 def test_a_release_that_is_undone_leaves_nobody_on_the_cpus_that_are_a_grants_again(rolled: node.Node) -> None:
@@ -376,15 +372,10 @@ def test_a_release_that_is_undone_leaves_nobody_on_the_cpus_that_are_a_grants_ag
     assert services.start(rolled, BATCH)
     rolled.intrude("corral_rogue.slice/x.service")
     given_back = 0
-    for number in range(1, 60):
-        fake = rolled.clone(rolled.root.with_name(f"release-{number}"))
-        host = fake.host("error", number)
-        services.stop(fake, BATCH, host)
-        if len(host.acts) < number:
-            break
+    for fake, what in failing.each(rolled, lambda host: services.stop(host.node, BATCH, host), "error"):
         if "batch:batch@a" in held(fake) and fake.has(f"{CGROUP}/{BATCH_SLICE}"):
             given_back += 1
-            assert not fake.cpus("corral_rogue.slice") & fake.cpus(BATCH_SLICE), number
+            assert not fake.cpus("corral_rogue.slice") & fake.cpus(BATCH_SLICE), what
     assert given_back > 5
 
 
@@ -445,8 +436,7 @@ def test_a_run_gives_back_what_it_holds_after_the_policy_and_then_its_workload_l
 def test_another_instance_starts_with_nothing_of_its_own_once_its_workload_left(rolled: node.Node) -> None:
     assert services.start(rolled, BATCH)
     assert apply(rolled, without("batch")).error == ""
-    other = services.start(rolled, OTHER)
-    assert other is not None
+    other = services.running(rolled, OTHER)
     assert not other.cpus & (rolled.cpus(OWN) | rolled.cpus(BATCH_SLICE))
 
 
@@ -475,21 +465,19 @@ def test_an_instance_with_a_dash_does_not_start_in_a_slice_within_anothers(rolle
     ticks_until_quiet(rolled)
 
 
+def starts(host: node.NodeHost) -> object:
+    return services.start(host.node, BATCH, host)
+
+
 @pytest.mark.parametrize("unit", [DATAPLANE, FEED])
 def test_an_empty_slice_counts_a_service_may_start_in_it(unit: str, rolled: node.Node) -> None:
     """Killed at any write of what comes next, while the service is down, and it starts right then: nobody shares."""
     services.stop(rolled, unit)
-    for number in range(1, 60):
-        fake = rolled.clone(rolled.root.with_name(f"killed-{number}"))
-        host = fake.host("killed", number)
-        services.start(fake, BATCH, host)
-        if len(host.acts) < number:
-            assert number > 5
-            return
+    assert len(failing.tried(rolled, starts).acts) > 4
+    for fake, what in failing.each(rolled, starts, "killed"):
         services.start(fake, unit)
-        assert fake.overlaps == []
+        assert fake.overlaps == [], what
         ticks_until_quiet(fake)
-    raise AssertionError("it has no end")
 
 
 def test_a_set_property_that_somebody_left_blocks_no_start(rolled: node.Node) -> None:
@@ -503,41 +491,39 @@ def test_a_set_property_that_somebody_left_blocks_no_start(rolled: node.Node) ->
 # Explained
 
 
-def explained(fake: node.Node, capsys: pytest.CaptureFixture[str], name: str = "dataplane") -> list[str]:
-    capsys.readouterr()
-    runs.command(fake.host(), "explain", name)
-    return [line for line in capsys.readouterr().out.splitlines() if line.startswith(("CPUs: ", "exclusive CPUs: "))]
+def explained(fake: node.Node, name: str = "dataplane") -> list[str]:
+    return [
+        line
+        for line in runs.printed(fake.host(), "explain", name, code=None).splitlines()
+        if line.startswith(("CPUs: ", "exclusive CPUs: "))
+    ]
 
 
-def test_explain_says_who_keeps_others_off(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
-    assert explained(rolled, capsys) == ["CPUs: 2 of its own", "exclusive CPUs: enforced by the kernel"]
-    assert explained(rolled, capsys, "feed") == ["CPUs: shared, as every Burstable workload"]
+def test_explain_says_who_keeps_others_off(rolled: node.Node) -> None:
+    assert explained(rolled) == ["CPUs: 2 of its own", "exclusive CPUs: enforced by the kernel"]
+    assert explained(rolled, "feed") == ["CPUs: shared, as every Burstable workload"]
 
 
-def test_explain_says_why_the_kernel_does_not_in_the_words_of_status(
-    make: Make, capsys: pytest.CaptureFixture[str]
-) -> None:
-    fake = rolled_on(make, BOOKWORM)
+def test_explain_says_why_the_kernel_does_not_in_the_words_of_status(made_once: node.MadeOnce) -> None:
+    fake = rolled_on(made_once, BOOKWORM)
     fake.intrude("greedy.slice", "2-3")
     assert services.start(fake, BATCH)
     runs.tick(fake.host())
     told = status(fake)["exclusive"]
     assert f"but not {OWN}: greedy.slice (2) asks for the same CPUs" in told
-    assert explained(fake, capsys)[1] == f"exclusive CPUs: {told}"
-    assert explained(fake, capsys, "batch")[1] == "exclusive CPUs: enforced by the kernel"
+    assert explained(fake)[1] == f"exclusive CPUs: {told}"
+    assert explained(fake, "batch")[1] == "exclusive CPUs: enforced by the kernel"
 
 
-def test_explain_says_that_a_run_keeps_what_is_declared_no_longer(
-    rolled: node.Node, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_explain_says_that_a_run_keeps_what_is_declared_no_longer(rolled: node.Node) -> None:
     services.start(rolled, DATAPLANE)
     assert apply(rolled, with_cpu(policy="none")).error == ""
-    assert explained(rolled, capsys) == [
+    assert explained(rolled) == [
         "CPUs: its own until it stops, then shared: cpu.policy is none",
         "exclusive CPUs: enforced by the kernel",
     ]
 
 
-def test_explain_says_so_where_partitions_are_off(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_says_so_where_partitions_are_off(rolled: node.Node) -> None:
     assert apply(rolled, with_cpu(partitions=False)).remaining == ()
-    assert explained(rolled, capsys)[1] == "exclusive CPUs: not enforced by the kernel: cpu.partitions is off"
+    assert explained(rolled)[1] == "exclusive CPUs: not enforced by the kernel: cpu.partitions is off"

@@ -9,6 +9,7 @@ import functools
 import shutil
 import typing as t
 
+import failing
 import node
 import pytest
 import runs
@@ -93,10 +94,15 @@ def test_an_empty_group_counts_where_the_kernel_keeps_nobody_out(name: str, name
         assert items(rolled)[name].verdict == "unchangeable"
 
 
+def confine_rogue(fake: node.Node) -> None:
+    """rogue.slice runs, with a process, and is confined."""
+    fake.systemctl("start", "rogue.slice")
+    fake.systemd.occupy("rogue.slice")
+    assert apply(fake, with_cpu(unmanaged="confine")).remaining == ()
+
+
 def test_outsiders_can_be_confined_until_the_removal(rolled: node.Node) -> None:
-    rolled.systemctl("start", "rogue.slice")
-    rolled.systemd.occupy("rogue.slice")
-    assert apply(rolled, with_cpu(unmanaged="confine")).remaining == ()
+    confine_rogue(rolled)
     assert cpuset.format(rolled.cpus("rogue.slice")) == shared(rolled)
     assert runs.tick(rolled.host()) == 0
     # What comes later is confined by the next tick, and what was there when it asked for others' CPUs as well.
@@ -112,9 +118,7 @@ def test_outsiders_can_be_confined_until_the_removal(rolled: node.Node) -> None:
 
 def test_a_confined_unit_of_systemd_run_is_in_its_place(rolled: node.Node) -> None:
     """What is set of a transient unit systemd keeps beside the unit: those are Corral's own CPUs, not another's."""
-    rolled.systemctl("start", "rogue.slice")
-    rolled.systemd.occupy("rogue.slice")
-    assert apply(rolled, with_cpu(unmanaged="confine")).remaining == ()
+    confine_rogue(rolled)
     written, name = rolled.root / "run/systemd/system.control/rogue.slice.d", "50-AllowedCPUs.conf"
     rolled.put(f"/run/systemd/transient/rogue.slice.d/{name}", (written / name).read_text())
     shutil.rmtree(written)
@@ -191,25 +195,21 @@ def test_a_slice_that_starts_on_demand_is_there_and_off_running_grants(rolled: n
 
 
 def test_a_confined_unit_that_ends_is_no_matter(rolled: node.Node) -> None:
-    rolled.systemctl("start", "rogue.slice")
-    rolled.systemd.occupy("rogue.slice")
-    assert apply(rolled, with_cpu(unmanaged="confine")).remaining == ()
+    confine_rogue(rolled)
     rolled.systemd.occupy("rogue.slice", 0)
     rolled.systemctl("stop", "rogue.slice")
     ticks_until_quiet_after(rolled)
 
 
 def test_confining_can_be_taken_back_while_grants_are_in_force(rolled: node.Node) -> None:
-    rolled.systemctl("start", "rogue.slice")
-    rolled.systemd.occupy("rogue.slice")
-    assert apply(rolled, with_cpu(unmanaged="confine")).remaining == ()
+    confine_rogue(rolled)
     assert [item.subject for item in apply(rolled, PROFILE).remaining] == ["rogue.slice"]
     assert partition(rolled) == "root"
 
 
-def test_an_administrator_may_take_over_a_unit_that_was_confined(make: Make) -> None:
+def test_an_administrator_may_take_over_a_unit_that_was_confined(made_once: node.MadeOnce) -> None:
     """By a persistent set-property: what the unit requested before Corral may be a grant's by now."""
-    fake = rolled_on(make, BOOKWORM)
+    fake = rolled_on(made_once, BOOKWORM)
     fake.systemctl("start", "rogue.slice")
     with fake.by_hand():
         fake.systemctl("set-property", "--runtime", "rogue.slice", "AllowedCPUs=1,3,5")
@@ -225,9 +225,9 @@ def test_an_administrator_may_take_over_a_unit_that_was_confined(make: Make) -> 
     assert (partition(fake, BATCH_SLICE), fake.overlaps) == ("root", [])
 
 
-def test_after_a_boot_nothing_is_requested_for_a_unit_that_was_confined(make: Make) -> None:
+def test_after_a_boot_nothing_is_requested_for_a_unit_that_was_confined(made_once: node.MadeOnce) -> None:
     """The boot ended the request. To give the unit all CPUs would make one that nobody can take back."""
-    fake = rolled_on(make, TRIXIE)
+    fake = rolled_on(made_once, TRIXIE)
     fake.systemctl("start", "rogue.slice")
     with fake.by_hand():
         fake.systemctl("set-property", "--runtime", "rogue.slice", "AllowedCPUs=3-5")
@@ -259,8 +259,10 @@ BY_HAND = [(reserve_for_itself, TRIXIE), (reserve_for_itself, FORKY), (request, 
 
 
 @pytest.mark.parametrize(("ask", "kind"), BY_HAND)
-def test_a_start_gets_cpus_that_nothing_else_at_the_top_asks_for(ask: t.Any, kind: t.Any, make: Make) -> None:
-    trial = rolled_on(make, kind)
+def test_a_start_gets_cpus_that_nothing_else_at_the_top_asks_for(
+    ask: t.Any, kind: t.Any, made_once: node.MadeOnce
+) -> None:
+    trial = rolled_on(made_once, kind)
     fake = trial.clone(trial.root.with_name("fake"))
     assert services.start(trial, BATCH)
     usual = trial.cpus(BATCH_SLICE)
@@ -276,8 +278,10 @@ def test_a_start_gets_cpus_that_nothing_else_at_the_top_asks_for(ask: t.Any, kin
 
 
 @pytest.mark.parametrize(("ask", "kind"), BY_HAND)
-def test_a_start_that_would_share_with_a_group_by_hand_is_refused(ask: t.Any, kind: t.Any, make: Make) -> None:
-    fake = rolled_on(make, kind)
+def test_a_start_that_would_share_with_a_group_by_hand_is_refused(
+    ask: t.Any, kind: t.Any, made_once: node.MadeOnce
+) -> None:
+    fake = rolled_on(made_once, kind)
     ask(fake, "byhand", "1,3,5,7")
     assert services.start(fake, BATCH) is None
     assert list(held(fake)) == ["dataplane", "feed"]
@@ -285,8 +289,8 @@ def test_a_start_that_would_share_with_a_group_by_hand_is_refused(ask: t.Any, ki
         admit_workload.planned(fake.host(), Request({"batch:batch@a": "run"}), "batch:batch@a")
 
 
-def test_a_group_by_hand_that_is_a_partition_by_its_exclusive_cpus_keeps_them(make: Make) -> None:
-    fake = rolled_on(make, FORKY)
+def test_a_group_by_hand_that_is_a_partition_by_its_exclusive_cpus_keeps_them(made_once: node.MadeOnce) -> None:
+    fake = rolled_on(made_once, FORKY)
     reserve_for_itself(fake, "byhand", "5")
     fake.kernel_write(f"{CGROUP}/byhand/{PARTITION}", "root")
     assert services.start(fake, BATCH)
@@ -296,9 +300,9 @@ def test_a_group_by_hand_that_is_a_partition_by_its_exclusive_cpus_keeps_them(ma
 
 
 @pytest.mark.parametrize("kind", [TRIXIE, BOOKWORM])
-def test_cpusets_that_a_program_switched_off_are_named_and_come_back(kind: t.Any, make: Make) -> None:
+def test_cpusets_that_a_program_switched_off_are_named_and_come_back(kind: t.Any, made_once: node.MadeOnce) -> None:
     """systemd does not look again whether the controller is on, and a property that it sets comes to nothing."""
-    fake = rolled_on(make, kind)
+    fake = rolled_on(made_once, kind)
     assert services.start(fake, BATCH)
     in_sync(fake)
     own = fake.cpus(BATCH_SLICE)
@@ -312,8 +316,8 @@ def test_cpusets_that_a_program_switched_off_are_named_and_come_back(kind: t.Any
 
 
 @pytest.mark.parametrize("kind", [TRIXIE, BOOKWORM])
-def test_a_slice_that_leaves_the_profile_is_in_no_grants_way(kind: t.Any, make: Make) -> None:
-    fake = rolled_on(make, kind)
+def test_a_slice_that_leaves_the_profile_is_in_no_grants_way(kind: t.Any, made_once: node.MadeOnce) -> None:
+    fake = rolled_on(made_once, kind)
     fake.systemctl("start", "extra.slice")
     fake.systemd.occupy("extra.slice")
     reserved = PROFILE["cpu"]["reserved"]
@@ -326,9 +330,9 @@ def test_a_slice_that_leaves_the_profile_is_in_no_grants_way(kind: t.Any, make: 
     assert not fake.cpus("extra.slice") & fake.cpus(BATCH_SLICE)
 
 
-def test_an_undo_gives_a_running_grant_its_partition_back(make: Make) -> None:
+def test_an_undo_gives_a_running_grant_its_partition_back(made_once: node.MadeOnce) -> None:
     """The new slice that is to have its CPUs stops late, after systemd has read all files."""
-    fake = rolled_on(make, TRIXIE)
+    fake = rolled_on(made_once, TRIXIE)
     assert services.start(fake, BATCH)
     more = {"name": "more", "match": {"unit": "more.service"}, "limits": {"cpu": 2, "memory": "64Mi"}}
     data = {**without("dataplane"), "workloads": [*without("dataplane")["workloads"], more]}
@@ -347,9 +351,9 @@ def test_an_admission_leaves_a_slice_whose_files_are_still_to_go(rolled: node.No
     )
     slice_name = "corral_guest.slice"
     had = rolled.cpus(slice_name)
-    host = rolled.clone(rolled.root.with_name("trial")).host()
-    assert runs.command(host, "release", "guest") == 0
-    number = next(n for n, act in enumerate(host.acts, 1) if act.startswith("run systemctl set-property"))
+    number = failing.number_of(
+        rolled, lambda host: runs.command(host, "release", "guest"), "run systemctl set-property"
+    )
     with pytest.raises(node.Killed):
         runs.command(rolled.host("killed", number), "release", "guest")
     assert services.start(rolled, BATCH)
@@ -399,12 +403,10 @@ def test_a_unit_that_was_confined_has_what_grants_leave_as_they_come_and_go(roll
     assert rolled.cpus("greedy.slice") == asked
 
 
-def confined_once(make: Make) -> node.Node:
+def confined_once(made_once: node.MadeOnce) -> node.Node:
     """A node with rogue.slice, which was confined and is only reported since."""
-    fake = rolled_on(make, TRIXIE)
-    fake.systemctl("start", "rogue.slice")
-    fake.systemd.occupy("rogue.slice")
-    assert apply(fake, with_cpu(unmanaged="confine")).remaining == ()
+    fake = rolled_on(made_once, TRIXIE)
+    confine_rogue(fake)
     assert apply(fake, PROFILE).error == ""
     return fake
 
@@ -417,8 +419,8 @@ def about_rogue(fake: node.Node, seconds: float) -> list[str]:
     return [act for act in host.acts if "rogue.slice" in act]
 
 
-def test_a_unit_that_was_confined_and_started_anew_requests_nothing(make: Make) -> None:
-    fake = confined_once(make)
+def test_a_unit_that_was_confined_and_started_anew_requests_nothing(made_once: node.MadeOnce) -> None:
+    fake = confined_once(made_once)
     fake.systemd.occupy("rogue.slice", 0)
     fake.systemctl("stop", "rogue.slice")
     shutil.rmtree(fake.root / "run/systemd/system.control/rogue.slice.d", ignore_errors=True)
@@ -429,8 +431,8 @@ def test_a_unit_that_was_confined_and_started_anew_requests_nothing(make: Make) 
     assert not fake.systemd.cgroups["rogue.slice"].requested
 
 
-def test_a_slice_starts_with_its_own_cpus_whatever_was_set_live_before_its_last_stop(make: Make) -> None:
-    fake = exclusive_slice_stopped(make)
+def test_a_slice_starts_with_its_own_cpus_whatever_was_set_live_before_its_last_stop(made_once: node.MadeOnce) -> None:
+    fake = exclusive_slice_stopped(made_once)
     assert apply(fake, PROFILE).error == ""
     assert (partition(fake), partition(fake, BATCH_SLICE), fake.overlaps) == ("root", "root", [])
 
@@ -438,9 +440,9 @@ def test_a_slice_starts_with_its_own_cpus_whatever_was_set_live_before_its_last_
 FOREIGN_SHARED = f"{SYSTEM}/machine.slice.d/90-admin.conf"
 
 
-def shared_slice_stopped(make: Make) -> node.Node:
+def shared_slice_stopped(made_once: node.MadeOnce) -> node.Node:
     """A node on which machine.slice does not run, and would start with all CPUs by a file of another author."""
-    fake = rolled_on(make, BOOKWORM)
+    fake = rolled_on(made_once, BOOKWORM)
     with fake.by_hand():
         fake.systemctl("stop", "machine.slice")
     fake.put(FOREIGN_SHARED, "[Slice]\nAllowedCPUs=0-7\n")
@@ -448,16 +450,16 @@ def shared_slice_stopped(make: Make) -> node.Node:
     return fake
 
 
-def test_a_shared_slice_starts_with_its_own_cpus_whatever_others_wrote(make: Make) -> None:
-    fake = shared_slice_stopped(make)
+def test_a_shared_slice_starts_with_its_own_cpus_whatever_others_wrote(made_once: node.MadeOnce) -> None:
+    fake = shared_slice_stopped(made_once)
     assert services.start(fake, BATCH)
     assert "machine.slice" in fake.systemd.cgroups
     assert (partition(fake), partition(fake, BATCH_SLICE), fake.overlaps) == ("root", "root", [])
 
 
-def exclusive_slice_stopped(make: Make) -> node.Node:
+def exclusive_slice_stopped(made_once: node.MadeOnce) -> node.Node:
     """A node on which dataplane's slice does not run, is not declared, and would start with all CPUs, those of batch@a among them."""
-    fake = rolled_on(make, BOOKWORM)
+    fake = rolled_on(made_once, BOOKWORM)
     services.stop(fake, DATAPLANE)
     assert apply(fake, without("dataplane")).remaining == ()
     assert services.start(fake, BATCH)
@@ -468,22 +470,22 @@ def exclusive_slice_stopped(make: Make) -> node.Node:
 
 @pytest.mark.parametrize("prepared", [shared_slice_stopped, exclusive_slice_stopped])
 def test_a_plan_that_starts_a_slice_before_it_sets_its_cpus_is_refused(
-    prepared: t.Callable[[Make], node.Node], make: Make, monkeypatch: pytest.MonkeyPatch
+    prepared: t.Callable[[node.MadeOnce], node.Node], made_once: node.MadeOnce, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def start_first(unit: str, cpus: frozenset[int], seen: t.Any, first: int, second: int) -> list[Step]:
         assignment = make_step.unit_property(unit, "AllowedCPUs", cpuset.format(cpus), CPUS, second)
         return [make_step.unit(unit, "start", CPUS, first), assignment]
 
-    fake = prepared(make)
+    fake = prepared(made_once)
     monkeypatch.setattr(cpu_moves, "started_with", start_first)
     with pytest.raises(CorralError, match="report this as a fault of Corral"):
         apply(fake, with_cpu(shared={"min_cpus": 1}))
 
 
 @pytest.mark.parametrize("recorded", [True, False])
-def test_the_live_file_goes_after_the_drop_in(recorded: bool, make: Make) -> None:
+def test_the_live_file_goes_after_the_drop_in(recorded: bool, made_once: node.MadeOnce) -> None:
     """In the other order a daemon-reload between the two gives the slice the CPUs of the drop-in."""
-    fake = rolled_on(make, BOOKWORM)
+    fake = rolled_on(made_once, BOOKWORM)
     services.stop(fake, DATAPLANE)
     dropin, live = f"{SYSTEM}/{OWN}.d/10-corral-cpu.conf", f"/run/systemd/system.control/{OWN}.d/50-AllowedCPUs.conf"
     if not recorded:
@@ -501,11 +503,10 @@ def test_the_live_file_goes_after_the_drop_in(recorded: bool, make: Make) -> Non
 LEFT = f"/run/systemd/system.control/{BATCH_SLICE}.d/50-AllowedCPUs.conf"
 
 
-def left_with_cpus(make: Make) -> tuple[node.Node, frozenset[int]]:
+def left_with_cpus(made_once: node.MadeOnce) -> tuple[node.Node, frozenset[int]]:
     """A node on which batch@a's slice does not run, and would start with the CPUs that it had: a release ended in the middle."""
-    fake = rolled_on(make, BOOKWORM)
-    run = services.start(fake, BATCH)
-    assert run is not None
+    fake = rolled_on(made_once, BOOKWORM)
+    run = services.running(fake, BATCH)
     services.stop(fake, BATCH)
     fake.put(LEFT, f"[Slice]\nAllowedCPUs={cpuset.format(run.cpus)}\n")
     fake.systemctl("daemon-reload")
@@ -513,11 +514,11 @@ def left_with_cpus(make: Make) -> tuple[node.Node, frozenset[int]]:
     return fake, run.cpus
 
 
-def test_no_grant_has_cpus_with_which_a_slice_that_does_not_run_would_start(make: Make) -> None:
-    fake, cpus = left_with_cpus(make)
+def test_no_grant_has_cpus_with_which_a_slice_that_does_not_run_would_start(made_once: node.MadeOnce) -> None:
+    fake, cpus = left_with_cpus(made_once)
     fake.intrude("lxc/web.example")
-    run = services.start(fake, "batch@b.service")
-    assert run is not None and run.cpus == cpus
+    run = services.running(fake, "batch@b.service")
+    assert run.cpus == cpus
     fake.systemctl("start", BATCH_SLICE)
     assert (partition(fake, "corral_batch:batch\\x40b.slice"), fake.overlaps) == ("root", [])
     fake.systemctl("stop", BATCH_SLICE)
@@ -525,12 +526,10 @@ def test_no_grant_has_cpus_with_which_a_slice_that_does_not_run_would_start(make
     assert not fake.has(LEFT)
 
 
-def test_the_live_file_of_a_slice_that_does_not_run_is_no_original(make: Make) -> None:
+def test_the_live_file_of_a_slice_that_does_not_run_is_no_original(made_once: node.MadeOnce) -> None:
     """A tick that fails at its removal leaves no record by which a later run would write it again."""
-    fake, dummy = left_with_cpus(make)
-    whole = fake.clone(fake.root.with_name("whole")).host()
-    runs.tick(whole)
-    runs.tick(fake.host("error", 1 + whole.acts.index(f"remove {LEFT}")))
+    fake, dummy = left_with_cpus(made_once)
+    runs.tick(fake.host("error", failing.number_of(fake, runs.tick, f"remove {LEFT}")))
     targets = [record.before.target for record in state.records(fake.host())[0] if record.before.kind == "file"]
     assert [path for path in targets if path.startswith("/run/")] == []
 
@@ -538,8 +537,8 @@ def test_the_live_file_of_a_slice_that_does_not_run_is_no_original(make: Make) -
 FOREIGN = "/etc/systemd/system/corral_foo.slice.d/50-admin.conf"
 
 
-def test_a_file_of_another_author_for_an_exclusive_slice_is_named_and_left(make: Make) -> None:
-    fake = rolled_on(make, BOOKWORM)
+def test_a_file_of_another_author_for_an_exclusive_slice_is_named_and_left(made_once: node.MadeOnce) -> None:
+    fake = rolled_on(made_once, BOOKWORM)
     fake.put(FOREIGN, "[Slice]\nAllowedCPUs=1,5\n")
     found = items(fake)["corral_foo.slice"]
     assert (found.actual, found.location, found.steps, found.verdict) == ("1,5", FOREIGN, (), "unchangeable")
@@ -549,8 +548,8 @@ def test_a_file_of_another_author_for_an_exclusive_slice_is_named_and_left(make:
     assert services.start(fake, BATCH)
 
 
-def test_a_file_of_another_author_is_named_whatever_its_name(make: Make) -> None:
-    fake = rolled_on(make, BOOKWORM)
+def test_a_file_of_another_author_is_named_whatever_its_name(made_once: node.MadeOnce) -> None:
+    fake = rolled_on(made_once, BOOKWORM)
     foreign = FOREIGN.replace("50-admin", "50-AllowedCPUs")
     fake.put(foreign, "[Slice]\nAllowedCPUs=1,5\n")
     assert items(fake)["corral_foo.slice"].location == foreign
@@ -559,8 +558,8 @@ def test_a_file_of_another_author_is_named_whatever_its_name(make: Make) -> None
     assert [act for act in host.acts if "corral_foo" in act] == []
 
 
-def test_a_partition_is_tried_again_at_once_where_its_rival_went_with_the_same_plan(make: Make) -> None:
-    fake = rolled_on(make, BOOKWORM)
+def test_a_partition_is_tried_again_at_once_where_its_rival_went_with_the_same_plan(made_once: node.MadeOnce) -> None:
+    fake = rolled_on(made_once, BOOKWORM)
     with fake.by_hand():
         fake.systemctl("set-property", "--runtime", "--", "corral_x.slice", "AllowedCPUs=2,6")
         fake.systemd.stop_slice(OWN)
@@ -571,8 +570,8 @@ def test_a_partition_is_tried_again_at_once_where_its_rival_went_with_the_same_p
     assert (partition(fake), fake.exposed()) == ("root", [])
 
 
-def test_what_set_property_left_for_a_slice_that_does_not_run_goes(make: Make) -> None:
-    fake, dummy = left_with_cpus(make)
+def test_what_set_property_left_for_a_slice_that_does_not_run_goes(made_once: node.MadeOnce) -> None:
+    fake, dummy = left_with_cpus(made_once)
     by_hand = f"/etc/systemd/system.control/{BATCH_SLICE}.d/50-AllowedCPUs.conf"
     fake.put(by_hand, "[Slice]\nAllowedCPUs=1,5\n")
     fake.systemctl("daemon-reload")
@@ -582,11 +581,10 @@ def test_what_set_property_left_for_a_slice_that_does_not_run_goes(make: Make) -
 
 
 @pytest.mark.parametrize("fail", ["error", "full"])
-def test_an_undo_leaves_what_was_set_for_a_slice_that_does_not_run(fail: str, make: Make) -> None:
-    fake, dummy = left_with_cpus(make)
-    whole = fake.clone(fake.root.with_name("whole")).host()
-    services.start(whole.node, "batch@b.service", whole)
-    number = 1 + next(i for i, act in enumerate(whole.acts) if "set-property" in act and BATCH_SLICE in act)
+def test_an_undo_leaves_what_was_set_for_a_slice_that_does_not_run(fail: str, made_once: node.MadeOnce) -> None:
+    fake, dummy = left_with_cpus(made_once)
+    other = "batch@b.service"
+    number = failing.number_of(fake, lambda host: services.start(host.node, other, host), f"-- {BATCH_SLICE} ")
     assert services.start(fake, "batch@b.service", fake.host(fail, number)) is None
     fake.intrude("mine.slice/x.service")
     runs.tick(fake.host())
@@ -596,9 +594,9 @@ def test_an_undo_leaves_what_was_set_for_a_slice_that_does_not_run(fail: str, ma
 
 
 def test_a_plan_that_forgets_with_which_cpus_a_slice_would_start_is_refused(
-    make: Make, monkeypatch: pytest.MonkeyPatch
+    made_once: node.MadeOnce, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake, dummy = left_with_cpus(make)
+    fake, dummy = left_with_cpus(made_once)
     monkeypatch.setattr(cpu_moves, "stopped_with_cpus", lambda wanted, seen: {})
     assert services.start(fake, "batch@b.service") is None
     assert any("report this as a fault of Corral" in line for line in fake.said)
@@ -620,11 +618,9 @@ def test_what_systemd_does_not_know_cannot_be_confined_and_stops_nothing_else(ro
     assert services.start(rolled, BATCH)
 
 
-def test_no_grant_gets_cpus_that_a_unit_keeps_which_systemd_does_not_move(make: Make) -> None:
-    fake = rolled_on(make, TRIXIE)
-    fake.systemctl("start", "rogue.slice")
-    fake.systemd.occupy("rogue.slice")
-    assert apply(fake, with_cpu(unmanaged="confine")).remaining == ()
+def test_no_grant_gets_cpus_that_a_unit_keeps_which_systemd_does_not_move(made_once: node.MadeOnce) -> None:
+    fake = rolled_on(made_once, TRIXIE)
+    confine_rogue(fake)
     trial = fake.clone(fake.root.with_name("trial"))
     host = trial.host()
     assert services.start(trial, BATCH, host)
@@ -643,10 +639,10 @@ def test_no_grant_gets_cpus_that_a_unit_keeps_which_systemd_does_not_move(make: 
 
 
 def test_an_undo_of_which_one_step_is_refused_lets_nobody_onto_a_grants_cpus(
-    make: Make, monkeypatch: pytest.MonkeyPatch
+    made_once: node.MadeOnce, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without partitions: what keeps its new CPUs is in the way of those that would get their old ones back."""
-    fake = rolled_on(make, BOOKWORM)
+    fake = rolled_on(made_once, BOOKWORM)
     assert apply(fake, with_cpu(partitions="off")).remaining == ()
     wanted = profile.parse(with_cpu(partitions="off", reserved={"cpus": "2,6"}))  # They are dataplane's, which moves.
     host = fake.clone(fake.root.with_name("trial")).host()
@@ -696,8 +692,10 @@ def test_systemd_is_not_asked_at_each_tick_to_confine_what_it_does_not_know(roll
     in_sync(rolled)
 
 
-def test_who_asks_for_exclusive_cpus_and_cannot_be_confined_is_why_there_is_no_partition(make: Make) -> None:
-    fake = rolled_on(make, TRIXIE)
+def test_who_asks_for_exclusive_cpus_and_cannot_be_confined_is_why_there_is_no_partition(
+    made_once: node.MadeOnce,
+) -> None:
+    fake = rolled_on(made_once, TRIXIE)
     fake.intrude("payload.service", "2-3")
     del fake.systemd.units["payload.service"]
     apply(fake, with_cpu(unmanaged="confine"))

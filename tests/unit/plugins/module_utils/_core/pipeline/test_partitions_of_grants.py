@@ -114,18 +114,18 @@ def test_where_the_kernel_has_cpus_of_isolcpus_in_no_partition_the_status_says_s
     in_sync(fake)
 
 
-def test_without_load_balance_7_2_makes_a_partition_of_cpus_of_isolcpus_and_others(make: Make) -> None:
-    fake = make(release=FORKY)
+@pytest.mark.parametrize(
+    ("release", "keys", "kind"),
+    [(FORKY, {"load_balance": False}, "isolated"), (BOOKWORM, {}, "root")],
+    ids=["7.2 without load_balance", "6.1"],
+)
+def test_a_kernel_that_makes_a_partition_of_cpus_of_isolcpus_and_others(
+    make: Make, release: t.Any, keys: dict[str, bool], kind: str
+) -> None:
+    fake = make(release=release)
     boot_with_isolcpus(fake, "3")
-    assert isolate(fake, "3,7", load_balance=False).remaining == ()
-    assert partition(fake, node.ISOLATED) == "isolated"
-
-
-def test_6_1_makes_a_partition_of_cpus_of_isolcpus_and_others(make: Make) -> None:
-    fake = make(release=BOOKWORM)
-    boot_with_isolcpus(fake, "3")
-    assert isolate(fake, "3,7").remaining == ()
-    assert partition(fake, node.ISOLATED) == "root"
+    assert isolate(fake, "3,7", **keys).remaining == ()
+    assert partition(fake, node.ISOLATED) == kind
 
 
 def test_somebody_elses_partition_is_named_and_keeps_nothing_else_from_being_done(make: Make) -> None:
