@@ -94,10 +94,9 @@ COMMANDS: dict[str, t.Any] = {
 
 
 @pytest.mark.parametrize("words", COMMANDS)
-def test_the_json_of_commands(words: str, fake: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_json_of_commands(words: str, fake: node.Node) -> None:
     tampered(fake)
-    runs.command(fake.host(), *words.split(), "--json")
-    data = json.loads(capsys.readouterr().out)
+    data = json.loads(runs.printed(fake.host(), *words.split(), "--json", code=None))
     assert misfits(data, COMMANDS[words]) == []
     if "changes" in data:
         assert [change["subject"] for change in data["changes"]] == ["kernel.pid_max"]
@@ -118,15 +117,11 @@ SINGLE: tuple[tuple[str, t.Any], ...] = (
 )
 
 
-def test_the_json_of_single_commands(
-    fake: node.Node, capsys: pytest.CaptureFixture[str], tmp_path: t.Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_json_of_single_commands(fake: node.Node, tmp_path: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with_workloads(fake)
     for words, shape in SINGLE:
-        capsys.readouterr()
-        runs.command(fake.host(), *words.split(), "--json")
-        assert misfits(json.loads(capsys.readouterr().out), shape) == [], words
+        assert misfits(json.loads(runs.printed(fake.host(), *words.split(), "--json", code=None)), shape) == [], words
 
 
 def test_the_json_of_a_pass_over_images_and_containers() -> None:
@@ -147,14 +142,10 @@ def test_the_json_of_a_topology_with_devices_and_unlike_cpus() -> None:
     assert misfits({"schema": SCHEMA, **topology.to_dict(found)}, command_shapes.Topology) == []
 
 
-def test_the_json_of_status_is_the_file_and_the_last_passes(
-    fake: node.Node, capsys: pytest.CaptureFixture[str]
-) -> None:
-    runs.converged(fake)
-    runs.command(fake.host(), "status", "--json")
-    told = json.loads(capsys.readouterr().out)
+def test_the_json_of_status_is_the_file_and_the_last_passes(converged: node.Node) -> None:
+    told = json.loads(runs.printed(converged.host(), "status", "--json", code=None))
     assert [told.pop(name) for name in ("gc", "program", "stale")] == [None] * 3
-    assert told == json.loads(fake.get(state.STATUS))
+    assert told == json.loads(converged.get(state.STATUS))
 
 
 def result(fake: node.Node, *, check: bool) -> dict[str, t.Any]:
@@ -189,9 +180,7 @@ def test_a_program_of_the_profile_in_force_that_is_not_run_any_more_is_a_note(
     assert said not in result(fake, check=check)["notes"]
     fake.others[program] = (0o777, 0)
     assert result(fake, check=check)["notes"].count(said) == 1
-    capsys.readouterr()
-    runs.command(fake.host(), "plan")
-    assert capsys.readouterr().out.count(said) == 1
+    assert runs.printed(fake.host(), "plan", code=None).count(said) == 1
     runs.tick(fake.host())
     assert "is not run" not in "".join(capsys.readouterr())
 
