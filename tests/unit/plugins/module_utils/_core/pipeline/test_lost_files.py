@@ -14,6 +14,7 @@ import shutil
 import typing as t
 from pathlib import Path
 
+import failing
 import node
 import pytest
 import runs
@@ -75,22 +76,30 @@ def declare(fake: node.Node, **sections: t.Any) -> t.Any:
     return locked_run.published(fake.host(), applying.declare(fake.host(), profile.parse(data), origins))
 
 
-def rolled(fake: node.Node) -> dict[str, str]:
-    """Roll out twice and start workloads; returns what the files were between."""
+OLDER: dict[str, str] = {}  # what the files were between the two rollouts, by path
+
+
+def rolled(fake: node.Node) -> None:
+    """Roll out twice and start workloads."""
     services.add(fake, DATAPLANE, JOB, LATE, "one.service")
     assert not runs.install(fake.host()).error
     assert not declare(fake, pids={"pid_max": 50000}).error
-    older = {path: fake.get(path) for path in USUAL if fake.has(path)}
+    OLDER.update({path: fake.get(path) for path in USUAL if fake.has(path)})
     assert runs.command(fake.host(), "admit", "one", "--unit", "one.service", "--limits", "cpu=1,memory=64Mi") == 0
     assert not declare(fake, pids={"pid_max": 60000}).error
     for unit in (DATAPLANE, JOB, "one.service"):
         assert services.start(fake, unit)
     fake.wait(10)
     assert runs.tick(fake.host()) == 0
-    return older
 
 
-def damage(fake: node.Node, path: str, how: str, older: dict[str, str]) -> None:
+@pytest.fixture
+def fake(made_once: node.MadeOnce) -> node.Node:
+    """A node after two rollouts, on which workloads run."""
+    return made_once(rolled)
+
+
+def damage(fake: node.Node, path: str, how: str) -> None:
     file, text = fake.root / path.lstrip("/"), fake.get(path)
     fake.drop(path)
     if how == "folder":
@@ -101,7 +110,7 @@ def damage(fake: node.Node, path: str, how: str, older: dict[str, str]) -> None:
     elif how == "FIFO":
         os.mkfifo(file)
     elif how != "deleted":
-        fake.put(path, {"emptied": "", "torn": text[: len(text) // 2], "older": older.get(path, "")}[how])
+        fake.put(path, {"emptied": "", "torn": text[: len(text) // 2], "older": OLDER.get(path, "")}[how])
 
 
 def ways(path: str) -> list[str]:
@@ -165,22 +174,21 @@ AT_TIMES = {
 def test_what_runs_keeps_its_cpus_and_the_file_is_named_and_comes_back(
     path: str, fake: node.Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    older = rolled(fake)
     if path in AT_TIMES:
         AT_TIMES[path](fake)
         fake.wait(10)
         runs.tick(fake.host())
     assert fake.has(path)
     for how in ways(path):
-        if how != "older" or older.get(path) not in (None, fake.get(path)):
-            lose(fake.clone(fake.root.with_name(how.replace(" ", "-"))), path, how, older, capsys)
+        if how != "older" or OLDER.get(path) not in (None, fake.get(path)):
+            lose(fake.clone(fake.root.with_name(how.replace(" ", "-"))), path, how, capsys)
 
 
-def lose(fake: node.Node, path: str, how: str, older: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def lose(fake: node.Node, path: str, how: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Damage a file; then a tick, a start, a stop, the run that mends it, and a boot. An intruder ends a partition meanwhile."""
     running = ("dataplane", "job", "one")
     before = cpus(fake, *running)
-    damage(fake, path, how, older)
+    damage(fake, path, how)
     with fake.by_hand():
         fake.kernel_write("/sys/fs/cgroup/corral_dataplane.slice/cpuset.cpus.partition", "member")
     capsys.readouterr()
@@ -225,10 +233,10 @@ def mend(fake: node.Node, path: str) -> None:
     assert not declare(fake, pids={"pid_max": 60000}).error
 
 
-def lose_before_boot(fake: node.Node, path: str, how: str, older: dict[str, str]) -> None:
+def lose_before_boot(fake: node.Node, path: str, how: str) -> None:
     """Damage a file and boot: grants are as they were, whichever file the boot looks at first."""
     before = cpus(fake, "dataplane", "one")
-    damage(fake, path, how, older)
+    damage(fake, path, how)
     services.reboot(fake)
     assert services.start(fake, DATAPLANE), how
     assert cpus(fake, "dataplane", "one") == before, how
@@ -242,10 +250,9 @@ def lose_before_boot(fake: node.Node, path: str, how: str, older: dict[str, str]
     "path", [state.DECLARED, state.APPLIED, *state.rest_of(state.CHECKPOINT), state.ADMITTED, state.HISTORY]
 )
 def test_a_boot_after_the_loss_brings_grants_back(path: str, fake: node.Node) -> None:
-    older = rolled(fake)
     for how in HOW:
-        if how != "older" or older.get(path) not in (None, fake.get(path)):
-            lose_before_boot(fake.clone(fake.root.with_name(how.replace(" ", "-"))), path, how, older)
+        if how != "older" or OLDER.get(path) not in (None, fake.get(path)):
+            lose_before_boot(fake.clone(fake.root.with_name(how.replace(" ", "-"))), path, how)
 
 
 TOGETHER = (
@@ -262,23 +269,22 @@ def pairs() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("turn", range(len(HOW) if LONG else 1))
 def test_what_runs_keeps_its_cpus_whichever_two_files_are_lost(turn: int, fake: node.Node) -> None:
-    older = rolled(fake)
     for number, two in enumerate(pairs()):
         hows = [HOW[(number + turn) % len(HOW)], HOW[(number * 3 + turn) % len(HOW)]]
         twin = fake.clone(fake.root.with_name(f"pair-{number}"))
         try:
-            lose_two(twin, list(zip(two, hows)), older)
+            lose_two(twin, list(zip(two, hows)))
         except AssertionError as error:
             raise AssertionError(f"{two} {hows}: {error}") from error
         shutil.rmtree(twin.root)
 
 
-def lose_two(fake: node.Node, lost: list[tuple[str, str]], older: dict[str, str]) -> None:
+def lose_two(fake: node.Node, lost: list[tuple[str, str]]) -> None:
     """Damage files; then a tick, a start, a stop, a boot, and the rollout. No two have a CPU meanwhile (see conftest.py)."""
     running = ("dataplane", "job", "one")
     before = cpus(fake, *running)
     for path, how in lost:
-        damage(fake, path, how, older)
+        damage(fake, path, how)
     fake.wait(10)
     runs.tick(fake.host())
     assert cpus(fake, *running) == before
@@ -298,7 +304,6 @@ def lose_two(fake: node.Node, lost: list[tuple[str, str]], older: dict[str, str]
 
 @pytest.mark.parametrize("others", [[f"{state.CHECKPOINT}.previous"], []])
 def test_an_earlier_checkpoint_takes_no_cpus_of_a_run(others: list[str], fake: node.Node) -> None:
-    rolled(fake)
     earlier = fake.get(state.CHECKPOINT)
     services.stop(fake, JOB)
     runs.tick(fake.host())
@@ -317,7 +322,6 @@ def test_an_earlier_checkpoint_takes_no_cpus_of_a_run(others: list[str], fake: n
 
 
 def test_an_earlier_checkpoint_is_named(fake: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
-    rolled(fake)
     empty = {**json.loads(fake.get(state.CHECKPOINT))["data"], "grants": []}
     for path in state.rest_of(state.CHECKPOINT):
         fake.put(path, state.checked_text(empty))
@@ -330,7 +334,6 @@ def test_an_earlier_checkpoint_is_named(fake: node.Node, capsys: pytest.CaptureF
 
 
 def test_without_the_profile_and_the_one_applied_last_nothing_changes(fake: node.Node) -> None:
-    rolled(fake)
     before = cpus(fake, "dataplane", "job", "one")
     fake.drop(state.DECLARED)
     fake.drop(state.APPLIED)
@@ -347,7 +350,8 @@ def test_without_the_profile_and_the_one_applied_last_nothing_changes(fake: node
 
 
 @pytest.mark.parametrize("path", [state.BEFORE, f"{state.BEFORE}.previous"])
-def test_originals_are_there_twice_again_after_a_tick(path: str, fake: node.Node) -> None:
+def test_originals_are_there_twice_again_after_a_tick(path: str, make: t.Callable[..., node.Node]) -> None:
+    fake = make()
     first = fake.fingerprint()
     rolled(fake)
     older = fake.get(path)
@@ -367,15 +371,11 @@ def test_originals_are_there_twice_again_after_a_tick(path: str, fake: node.Node
 
 
 def test_a_killed_removal_ends_the_profile(fake: node.Node) -> None:
-    rolled(fake)
     for unit in (DATAPLANE, JOB, "one.service"):
         services.stop(fake, unit)
-    twin = fake.clone(fake.root.with_name("twin"))
-    host = twin.host()
-    assert not runs.remove(host).error
-    gone = host.acts.index(f"remove {state.DECLARED}") + 2
+    gone = failing.number_of(fake, runs.remove, f"remove {state.DECLARED}")
     with pytest.raises(node.Killed):
-        runs.remove(fake.host("killed", gone))
+        runs.remove(fake.host("killed", gone + 1))
     assert not fake.has(state.DECLARED) and not fake.has(state.APPLIED)
     before = fake.fingerprint("run/corral", "var/lib/corral")
     fake.wait(10)
@@ -386,7 +386,6 @@ def test_a_killed_removal_ends_the_profile(fake: node.Node) -> None:
 
 
 def test_a_damaged_pause_lasts_as_long_as_it_was_published(fake: node.Node) -> None:
-    rolled(fake)
     assert runs.command(fake.host(), "pause", "--for", "1h", "--reason", "work") == 0
     runs.tick(fake.host())
     fake.put(state.PAUSE, "{")
@@ -404,13 +403,12 @@ def test_a_damaged_pause_lasts_as_long_as_it_was_published(fake: node.Node) -> N
 @pytest.mark.parametrize("how", ["emptied", "folder"])
 def test_a_profile_that_went_back_is_not_taken_up_once_the_list_of_these_was_lost(how: str, fake: node.Node) -> None:
     """Not either after another one went back meanwhile."""
-    rolled(fake)
     went_back(fake)
     first = profile.to_data(profile.parse({**copy.deepcopy(PROFILE), "pids": {"pid_max": 70000}}))
     other = profile.parse({**copy.deepcopy(PROFILE), "pids": {"pid_max": 90000}})
     terms = confirming.Terms(SECONDS)
     assert not locked_run.locked(fake.host(), lambda: confirming.declare(fake.host(), other, None, terms)).error
-    damage(fake, state.REJECTED, how, {})
+    damage(fake, state.REJECTED, how)
     fake.wait(SECONDS + 1)
     runs.command(fake.host(), "confirm", "--tick")
     assert fake.get("/proc/sys/kernel/pid_max") == "60000\n"
@@ -423,7 +421,6 @@ def test_a_profile_that_went_back_is_not_taken_up_once_the_list_of_these_was_los
 
 
 def test_a_plan_whose_lock_was_deleted_is_not_carried_out(fake: node.Node) -> None:
-    rolled(fake)
     host, before = fake.host(), cpus(fake, "dataplane", "one")
 
     def late() -> t.Any:
@@ -441,7 +438,6 @@ def test_a_plan_whose_lock_was_deleted_is_not_carried_out(fake: node.Node) -> No
 
 @pytest.mark.parametrize("by_tick", [False, True])
 def test_a_run_whose_lock_was_deleted_writes_no_more(by_tick: bool, fake: node.Node) -> None:
-    rolled(fake)
     changed = profile.parse({**copy.deepcopy(PROFILE), "pids": {"pid_max": 100000, "threads_max": 30000}})
     if by_tick:
         fake.put(state.DECLARED, json.dumps(profile.to_data(changed)))
