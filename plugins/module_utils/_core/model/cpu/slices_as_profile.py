@@ -37,9 +37,8 @@ def cpu_section(online: frozenset[int], rows: t.Sequence[SeenSlice]) -> t.Option
     if reserved is None:
         return None
     workloads = ours.get(CORRAL_SLICE)
-    managed = workloads is not None
-    housekeeping = [unit for unit in schema_cpu.HOUSEKEEPING_SLICES if not managed or confined.get(unit) == reserved]
-    housekeeping += [unit for unit, cpus in confined.items() if cpus == reserved and unit not in housekeeping]
+    on_reserved = [unit for unit, cpus in confined.items() if cpus == reserved]
+    housekeeping = in_order(on_reserved, managed=workloads is not None)
     others = [row for row in others if row.unit not in housekeeping]
     if workloads is not None:
         isolated = ours.get(ISOLATED_SLICE) or cpuset.EMPTY
@@ -51,6 +50,12 @@ def cpu_section(online: frozenset[int], rows: t.Sequence[SeenSlice]) -> t.Option
         isolated = online - reserved - workloads if workloads else cpuset.EMPTY
         shared = list(dict.fromkeys([*schema_cpu.SHARED_SLICES, *in_use]))
     return section_of(reserved, housekeeping, isolated, workloads, shared)
+
+
+def in_order(on_reserved: list[str], *, managed: bool) -> list[str]:
+    """The housekeeping slices, the usual slices first; all usual slices where Corral does not manage the node."""
+    usual = [unit for unit in schema_cpu.HOUSEKEEPING_SLICES if not managed or unit in on_reserved]
+    return list(dict.fromkeys([*usual, *on_reserved]))
 
 
 def section_of(
