@@ -11,8 +11,8 @@ import typing as t
 
 from . import _module
 from ._core.cli import confirm_command
-from ._core.host import preflight
 from ._core.host.files import Host
+from ._core.host.plan import preflight
 from ._core.pipeline import confirming
 
 

@@ -27,7 +27,7 @@ from importlib import machinery, resources
 from importlib.abc import InspectLoader
 
 CORE = f"{__name__.rpartition('.')[0]}._core"
-LAUNCHER = "/usr/libexec/corral/corral"  # model/systemd/agent_units.py has it as well: importing that imports the core
+LAUNCHER = "/usr/libexec/corral/corral"  # model/agent/agent_units.py has it as well: importing that imports the core
 HEADER = struct.Struct("<4sIII")  # of a compiled file: magic number, flags, the source's time and size (PEP 552)
 
 

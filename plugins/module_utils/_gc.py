@@ -12,8 +12,8 @@ import typing as t
 from . import _module, _parts
 from ._core.gc import gc_outcome, gc_pass
 from ._core.gc.gc_outcome import Result
-from ._core.host import preflight
 from ._core.host.files import Host
+from ._core.host.plan import preflight
 from ._core.model.profile.profile import Profile
 from ._core.model.profile.section_patch import GC, SectionPatch
 from ._core.model.values.errors import refusal

@@ -16,17 +16,22 @@ from ansible.module_utils.basic import AnsibleModule
 from . import _core_files  # before the core: it decides where the core is imported from
 from ._core import main
 from ._core.constants import SCHEMA
-from ._core.host import pause_file, preflight, recorded_tree, state, trusted_program, unconfirmed_file
-from ._core.host.discovery import sysfs
+from ._core.host import state, trusted_program
+from ._core.host.agent import pause_file, unconfirmed_file
 from ._core.host.files import Host, Unreadable
-from ._core.managers import agent_install, declaration, registry
+from ._core.host.plan import preflight
+from ._core.host.snapshot import recorded_tree
+from ._core.host.topology import sysfs
+from ._core.managers import registry
+from ._core.managers.agent import agent_install
+from ._core.managers.profile import declaration
+from ._core.model.agent.agent_units import AgentOptions
 from ._core.model.cpu import published_pools
 from ._core.model.plan.context import Context
 from ._core.model.plan.plan import Change, Outcome, Plan
 from ._core.model.profile import compose, effective_profile, profile
 from ._core.model.profile.profile import Profile
 from ._core.model.status import history, pause
-from ._core.model.systemd.agent_units import AgentOptions
 from ._core.model.topology import topology
 from ._core.model.values.errors import CorralError, Problem, refusal
 from ._core.model.values.printable_text import printable

@@ -111,7 +111,7 @@ def declare(host: t.Any, data: t.Mapping[str, t.Any]) -> None:
 
 def timed_steps(work: t.Callable[[], object]) -> dict[str, float]:
     """How long all of the work took, from its first step to the end of the last one, and the same of those of CPUs."""
-    from _core.host import apply_step
+    from _core.host.plan import apply_step
     from _core.model.plan.plan import CPUS
 
     steps: list[tuple[int, float, float]] = []

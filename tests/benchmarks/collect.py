@@ -21,7 +21,8 @@ from pathlib import Path
 
 import bench
 import lab_node
-from _core.model.gc_policy import container_gc, gc_match, gc_records, image_gc, image_layers, podman_json
+from _core.model.containers import podman_json
+from _core.model.gc import container_gc, gc_match, gc_records, image_gc, image_layers
 from _core.model.profile.profile_workloads import Workload
 
 SCRIPT = bench.HERE / "collect_node.py"

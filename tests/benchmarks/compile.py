@@ -23,8 +23,8 @@ from pathlib import Path
 
 import bench
 import trees
-from _core.host.discovery import sysfs
 from _core.host.files import Host
+from _core.host.topology import sysfs
 from _core.managers import registry
 from _core.model.cpu import pools
 from _core.model.plan import validate

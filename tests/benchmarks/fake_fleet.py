@@ -125,7 +125,7 @@ def serve(folder: Path, hosts: t.Sequence[str], pages: t.Mapping[str, int], addr
         if host in pages:
             one.room[1, 2048] = pages[host]
     core = controller_plugins.load("module_utils._module")
-    apply_step = controller_plugins.load("module_utils._core.host.apply_step")
+    apply_step = controller_plugins.load("module_utils._core.host.plan.apply_step")
     quick: list[contextlib.AbstractContextManager[object]] = [
         mock.patch.object(os, "fsync"),
         mock.patch.object(apply_step, "READ_BACK_SECONDS", 0.0),

@@ -21,7 +21,8 @@ import node
 import runs
 import services
 import trees
-from _core.host import apply_step, state
+from _core.host import state
+from _core.host.plan import apply_step
 from _core.model.plan.plan import steps_in_order
 from _core.model.profile import profile
 from _core.model.systemd.unit_property import DEVICE_ALLOW

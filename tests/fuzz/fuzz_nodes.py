@@ -21,8 +21,10 @@ import services
 import test_devices_granted
 import test_kubelet_inspection
 import trees
-from _core.host import apply_step, podman_cli, state
+from _core.host import state
 from _core.host.command import Command
+from _core.host.containers import podman_cli
+from _core.host.plan import apply_step
 from _core.model.profile import profile
 from _core.pipeline import applying, locked_run
 from fake_podman import Service

@@ -10,7 +10,8 @@ import random
 import typing as t
 
 import mutation
-from _core.host import kept_in_snapshot, state
+from _core.host import state
+from _core.host.snapshot import kept_in_snapshot
 from fuzz_target import Outcome, Target
 
 SECRET = "opensesame"

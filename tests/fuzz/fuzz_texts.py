@@ -16,10 +16,11 @@ from unittest import mock
 import mutation
 import yaml
 from _core.cli import profile_file
-from _core.host import podman_cli, podman_unit, podman_worker
+from _core.host.containers import podman_cli, podman_unit, podman_worker
 from _core.host.files import Host
+from _core.model.containers import podman_json
 from _core.model.devices import cdi_spec
-from _core.model.gc_policy import gc_match, gc_records, podman_json
+from _core.model.gc import gc_match, gc_records
 from _core.model.values.errors import CorralError
 from fuzz_target import Outcome, Target
 from oracles import texts_in

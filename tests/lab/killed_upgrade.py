@@ -30,7 +30,7 @@ def upgrade(point: str) -> None:
     sys.path.insert(0, FOLDER)
     sys.dont_write_bytecode = True
     from _core.host.files import Host
-    from _core.managers import agent_install
+    from _core.managers.agent import agent_install
     from _core.pipeline import applying, locked_run, planning
 
     files = {}

@@ -197,7 +197,7 @@ def in_sync() -> bool:
 def program_files() -> tuple[str, str]:
     """A source of the program that runs, and what Python compiled of it."""
     release = os.path.dirname(os.path.realpath("/usr/libexec/corral/corral"))
-    folder = f"{release}/_core/managers"
+    folder = f"{release}/_core/managers/memory"
     compiled = next(name for name in os.listdir(f"{folder}/__pycache__") if name.startswith("memory.cpython-"))
     return f"{folder}/memory.py", f"{folder}/__pycache__/{compiled}"
 
@@ -211,7 +211,7 @@ def sha(path: str) -> str:
 def tampered_program() -> list[str]:
     """The program that root runs is changed in every way: each is an item, no tick mends it; what was not as it must be."""
     source, compiled = program_files()
-    planted = f"{os.path.dirname(os.path.dirname(source))}/zipapp.py"
+    planted = f"{os.path.dirname(os.path.dirname(os.path.dirname(source)))}/zipapp.py"
     before = {path: sha(path) for path in (source, compiled)}
     for path in before:
         shutil.copy2(path, f"/root/{os.path.basename(path)}")

@@ -23,7 +23,7 @@ CONFIRM = "corral-confirm.service"
 def let_it_be_over() -> None:
     sys.path.insert(0, PROGRAM)
     sys.dont_write_bytecode = True
-    from _core.host import unconfirmed_file
+    from _core.host.agent import unconfirmed_file
     from _core.host.files import Host
 
     found = unconfirmed_file.pending(Host())

@@ -33,7 +33,7 @@ settings.load_profile("corral")
 @pytest.fixture(autouse=True, scope="session")
 def no_real_podman() -> t.Iterator[None]:
     """No test of garbage collection starts a Podman."""
-    from _core.host import podman_cli
+    from _core.host.containers import podman_cli
     from fake_podman import Service
 
     with mock.patch.object(podman_cli.Podman, "serve", staticmethod(Service)):

@@ -17,10 +17,10 @@ import typing as t
 import urllib.parse
 from pathlib import Path
 
-from _core.host import podman_worker
 from _core.host.command import Command
-from _core.host.podman_unit import Account, Answer, answer_of
-from _core.host.podman_worker import Failed
+from _core.host.containers import podman_worker
+from _core.host.containers.podman_unit import Account, Answer, answer_of
+from _core.host.containers.podman_worker import Failed
 
 ROOT_STORAGE = "/var/lib/containers/storage"
 NEVER = -62135596800  # Go's zero time

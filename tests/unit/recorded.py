@@ -17,8 +17,8 @@ from pathlib import Path
 
 import described
 import pytest
-from _core.host.discovery.sysfs import discover
 from _core.host.files import Host
+from _core.host.topology.sysfs import discover
 from _core.model.topology.topology import Topology
 from shared_data import TOPOLOGIES, absent
 

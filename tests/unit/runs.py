@@ -18,10 +18,10 @@ from _core import main
 from _core.cli import commands, grant_service
 from _core.host.files import Host
 from _core.managers import registry
+from _core.model.agent.agent_units import TIMER, AgentOptions
 from _core.model.plan.plan import Change, Outcome, Plan
 from _core.model.profile import compose, profile
 from _core.model.profile.section_patch import SectionPatch
-from _core.model.systemd.agent_units import TIMER, AgentOptions
 from _core.pipeline import applying, declared_profile, locked_run, planning, section_tasks
 from _core.pipeline import tick as full_tick
 

@@ -114,7 +114,7 @@ def test_each_manager_is_registered_and_in_ansibles_payload() -> None:
     """Ansible sends what is imported somewhere, in functions and for type hints as well: importlib's names it does not know."""
     apart = {*SHARED, "registry", *MANAGER_OF}
     files = {source.stem for source in SOURCES if layer_of(source) == "managers"} - apart
-    assert {*registry.FILES.values(), *registry.APART.values()} == files
+    assert {name.rpartition(".")[2] for name in (*registry.FILES.values(), *registry.APART.values())} == files
     seen = {other.stem for other in imported(CORE / "managers" / "registry.py") if layer_of(other) == "managers"}
     assert seen - apart == files
     assert tuple(manager.name for manager in registry.every()) == registry.names()
@@ -123,7 +123,7 @@ def test_each_manager_is_registered_and_in_ansibles_payload() -> None:
 @pytest.mark.parametrize("word", [*t.get_args(vocabulary.When), *t.get_args(vocabulary.Disruption)])
 def test_each_word_for_when_a_change_takes_effect_and_what_it_disturbs_is_said_of_some(word: str) -> None:
     """Two words were documented once, and no manager ever said them."""
-    files = [*(CORE / "managers").glob("*.py"), CORE / "model" / "plan" / "plan.py"]  # which has what most changes say
+    files = [*(CORE / "managers").rglob("*.py"), CORE / "model" / "plan" / "plan.py"]  # which has what most changes say
     nodes = (one for file in files for one in ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
     assert word in {one.value for one in nodes if isinstance(one, ast.Constant)}
     assert f"`{word}`" in (CHECKOUT / "docs" / "json.md").read_text(encoding="utf-8")
@@ -141,6 +141,14 @@ def test_file_names_are_unique_within_the_core() -> None:
     names = collections.Counter(source.name for source in SOURCES)
     assert [name for name, count in names.items() if count > 1] == []
     assert "__init__.py" not in names
+
+
+def test_each_floor_has_the_same_rooms() -> None:
+    """A line of code about devices is in the folder ``devices`` of its layer. The model has no file about the other two subjects."""
+    rooms = {
+        floor: {path.parent.name for path in (CORE / floor).glob("*/*.py")} for floor in ("model", "host", "managers")
+    }
+    assert rooms["host"] | rooms["managers"] <= rooms["model"] | {"memory", "snapshot"}
 
 
 # What the validator replays plans with shares no code with what makes plans, nor do the tests' fakes with the core.
@@ -170,7 +178,12 @@ def test_the_installed_program_has_every_command() -> None:
 def test_fakes_share_no_code_with_the_core() -> None:
     fakes = sorted([*(CHECKOUT / "tests" / "unit").glob("fake_*.py"), CHECKOUT / "tests" / "unit" / "guard.py"])
     shared = {name for fake in fakes for level, name in imports(fake) if name.split(".")[0] == "_core"}
-    answers = {"_core.host", "_core.host.command", "_core.host.podman_unit", "_core.host.podman_worker"}
+    answers = {
+        "_core.host.command",
+        "_core.host.containers",
+        "_core.host.containers.podman_unit",
+        "_core.host.containers.podman_worker",
+    }
     assert shared == answers, "no more than answers"
 
 
@@ -214,9 +227,9 @@ def test_action_group_is_all_modules() -> None:
 # The tick asks Host's questions again to know that nothing changed: what is read beside Host, it would miss.
 BESIDE_HOST = {
     "host/accounts.py",  # one question, which is asked again as a whole
-    "host/conmon.py",  # within one question, which is asked again as a whole
-    "host/oom_score.py",  # within one question, which is asked again as a whole
-    "host/thread_masks.py",  # within a step, of threads that a look does not know
+    "host/containers/conmon.py",  # within one question, which is asked again as a whole
+    "host/pids/oom_score.py",  # within one question, which is asked again as a whole
+    "host/cpu/thread_masks.py",  # within a step, of threads that a look does not know
     "cli/command_output.py",
     "cli/commands.py",
     "cli/node_commands.py",
@@ -225,15 +238,15 @@ BESIDE_HOST = {
     "host/files.py",
     "host/recorded_inputs.py",
     "host/lock.py",
-    "host/podman_unit.py",  # a pass asks, and no tick does
-    "host/podman_worker.py",  # a program of its own
+    "host/containers/podman_unit.py",  # a pass asks, and no tick does
+    "host/containers/podman_worker.py",  # a program of its own
     "host/sd_bus.py",  # its questions count as commands, with which nothing is kept
     "host/slow_write.py",  # a write
-    "host/archive_tree.py",  # files that its user names, as in the two below
+    "host/snapshot/archive_tree.py",  # files that its user names, as in the two below
     "host/user_file.py",
-    "host/folder_tree.py",
-    "host/recorded_tree.py",
-    "host/snapshot.py",
+    "host/snapshot/folder_tree.py",
+    "host/snapshot/recorded_tree.py",
+    "host/snapshot/snapshot.py",
 }
 NOT_THE_MACHINE = {
     "os.EX_OK",
@@ -253,35 +266,35 @@ NOT_THE_MACHINE = {
 # shown: a change, a problem, a note, an outcome, an answer of a command (printable_fields).
 WAYS_IN = {
     "decode": {
-        "host/apply_step.py",  # an original, which is written back as it was
+        "host/plan/apply_step.py",  # an original, which is written back as it was
         "host/command.py",
         "host/files.py",
-        "host/http_answer.py",
-        "host/kubelet_ready.py",  # a certificate
-        "host/oom_score.py",  # a PID
+        "host/kubelet/http_answer.py",
+        "host/kubelet/kubelet_ready.py",  # a certificate
+        "host/pids/oom_score.py",  # a PID
         "cli/diff_command.py",  # a plan or a profile, whose changes and problems are made anew
         "cli/profile_file.py",  # a profile, which is checked
-        "host/archive_tree.py",  # names in an archive, for a refusal
-        "host/kept_in_snapshot.py",  # what is written into a snapshot
-        "host/podman_unit.py",  # what Podman said last, for an error that escapes it
-        "host/podman_worker.py",  # runs as the user; root's process checks its answers (podman_unit)
+        "host/snapshot/archive_tree.py",  # names in an archive, for a refusal
+        "host/snapshot/kept_in_snapshot.py",  # what is written into a snapshot
+        "host/containers/podman_unit.py",  # what Podman said last, for an error that escapes it
+        "host/containers/podman_worker.py",  # runs as the user; root's process checks its answers (podman_unit)
         "host/sd_bus.py",  # an answer becomes one of a command
-        "managers/kubelet_change.py",  # a file that is written back
+        "managers/kubelet/kubelet_change.py",  # a file that is written back
         "model/values/printable_text.py",
     },
     "json.loads": {
         "cli/container_hook.py",  # a PID
         "cli/diff_command.py",  # a plan or a profile, whose changes and problems are made anew
         "cli/profile_file.py",  # a profile, which is checked
-        "host/conmon.py",  # names of containers, escaped there
-        "host/kubelet_api.py",  # values that are compared
-        "host/kubelet_node.py",
-        "host/kubelet_ready.py",  # why a node is not Ready, for an outcome
-        "host/pci_driver.py",  # Corral's own
-        "host/running_names.py",  # names of containers, escaped there
-        "host/kept_in_snapshot.py",  # what is written into a snapshot
-        "host/podman_unit.py",  # checked value by value
-        "host/podman_worker.py",  # runs as the user
+        "host/containers/conmon.py",  # names of containers, escaped there
+        "host/kubelet/kubelet_api.py",  # values that are compared
+        "host/kubelet/kubelet_node.py",
+        "host/kubelet/kubelet_ready.py",  # why a node is not Ready, for an outcome
+        "host/devices/pci_driver.py",  # Corral's own
+        "host/containers/running_names.py",  # names of containers, escaped there
+        "host/snapshot/kept_in_snapshot.py",  # what is written into a snapshot
+        "host/containers/podman_unit.py",  # checked value by value
+        "host/containers/podman_worker.py",  # runs as the user
         "host/state.py",  # Corral's own
         "model/devices/device_delivery.py",  # a specification, of which Corral shows its own devices
         "model/kubelet/go_values.py",

@@ -30,8 +30,8 @@ TOPS = {
     "_core/gc/gc_pass.py tick": "nothing is removed",
     "_core/host/state.py leave_nothing": "all stays, and the lock is released",
     "_core/host/mounts.py holders": "a process that may use a mount counts as one that does",
-    "_core/host/program_check.py looked_at": "an item: unknown",
-    "_core/host/program_check.py installed": "it is not known whether the program is as it was installed",
+    "_core/host/agent/program_check.py looked_at": "an item: unknown",
+    "_core/host/agent/program_check.py installed": "it is not known whether the program is as it was installed",
     "_core/cli/status_text.py status_lines": "there is no CPU map, and why",
     "_core/cli/status_text.py unconfirmed_now": "it is shown as it was published",
     "_core/cli/status_html.py page": "there is no CPU map, and why",
@@ -43,14 +43,14 @@ TOPS = {
 VALUES = {
     "_core/host/files.py if_readable": "see below",
     "_core/host/files.py errno_of": "asks again for the error that a tick kept",
-    "_core/host/kubelet_ready.py server_of": "the kubelet's readiness is unknown",
-    "_core/host/discovery/device_files.py has_link": "EINVAL alone says that the interface is down",
+    "_core/host/kubelet/kubelet_ready.py server_of": "the kubelet's readiness is unknown",
+    "_core/host/devices/device_files.py has_link": "EINVAL alone says that the interface is down",
 }
 # Questions without which every decision is the same.
 WORTHLESS = {
-    "_core/host/agent_now.py holder": "a name beside what is said anyway",
-    "_core/host/running_names.py docker_name": "a name, in place of which the container's id is shown",
-    "_core/host/pid_namespaces.py first_process": "a path that a process names; without it the lowest PID is taken",
+    "_core/host/agent/agent_now.py holder": "a name beside what is said anyway",
+    "_core/host/containers/running_names.py docker_name": "a name, in place of which the container's id is shown",
+    "_core/host/pids/pid_namespaces.py first_process": "a path that a process names; without it the lowest PID is taken",
 }
 # These take every error for "not there". In the path of a write an error of the write follows.
 SWALLOWING = {
@@ -70,8 +70,8 @@ BESIDE = {
     "_core/cli/diff_command.py side": "a path that the user gives: it is opened next",
     "_core/host/files.py make_folders": "a write",
     "_core/host/files.py move_folder_away": "a write",
-    "_core/host/recorded_tree.py opened": "a path that the user gives: it is opened next",
-    "_core/host/snapshot.py write": "a write",
+    "_core/host/snapshot/recorded_tree.py opened": "a path that the user gives: it is opened next",
+    "_core/host/snapshot/snapshot.py write": "a write",
 }
 
 
@@ -119,10 +119,10 @@ def sites(kind: str) -> set[str]:
 
 def test_what_follows_from_a_read_that_fails_is_listed() -> None:
     broad = {
-        "_core/host/archive_tree.py __init__",  # an archive that cannot be unpacked
+        "_core/host/snapshot/archive_tree.py __init__",  # an archive that cannot be unpacked
         "_core/host/files.py attempt",
-        "_core/host/podman_worker.py main",
-        "_core/host/snapshot.py write",  # goes on
+        "_core/host/containers/podman_worker.py main",
+        "_core/host/snapshot/snapshot.py write",  # goes on
     }
     assert sites("except") - broad == set(TOPS)
     assert sites("attempt") == set(VALUES)

@@ -93,6 +93,6 @@ def metrics_are_fresh(host: Host, last: int, now: int, began: float) -> bool:
     """Whether the metrics were written in this minute of the clock; if not, they are written again."""
     if last // recorded_inputs.METRICS_SECONDS == now // recorded_inputs.METRICS_SECONDS:
         return True
-    from .host import metrics_file
+    from .host.agent import metrics_file
 
     return metrics_file.refresh(host, now, began)

@@ -161,7 +161,7 @@ def run(words: t.Sequence[str]) -> int:
     root = getattr(args, "root", None)
     if not root:
         return handler(args.command)(Host("/"), args)
-    from ..host import recorded_tree
+    from ..host.snapshot import recorded_tree
 
     with recorded_tree.opened(root) as host:
         return handler(args.command)(host, args)

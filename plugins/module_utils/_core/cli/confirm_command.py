@@ -11,7 +11,7 @@ import argparse
 import typing as t
 
 from ..constants import DIFFERS, ERROR, IN_SYNC, SCHEMA
-from ..host import unconfirmed_file
+from ..host.agent import unconfirmed_file
 from ..host.files import Host
 from ..model.plan.plan import Outcome
 from ..model.status.unconfirmed import Pending

@@ -19,7 +19,7 @@ import sys
 import typing as t
 
 from ..constants import IN_SYNC
-from ..host import container_groups
+from ..host.containers import container_groups
 from ..host.files import Host
 from ..model.values.errors import CorralError, refusal
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import argparse
 
 from ..constants import DIFFERS, IN_SYNC
-from ..host import checked_devices, state, workload_files
+from ..host import state, workload_files
+from ..host.devices import checked_devices
 from ..host.files import Host
 from ..model.values.errors import refusal
 from ..pipeline import run_device_checks

@@ -13,9 +13,10 @@ import os
 import typing as t
 
 from ..constants import DIFFERS, IN_SYNC
-from ..host import recorded_tree, user_file
-from ..host.discovery import sysfs
+from ..host import user_file
 from ..host.files import Host
+from ..host.snapshot import recorded_tree
+from ..host.topology import sysfs
 from ..model.profile import profile
 from ..model.topology import topology
 from ..model.values.errors import CorralError, refusal

@@ -12,8 +12,8 @@ import signal
 
 from ..constants import DIFFERS, ERROR, IN_SYNC
 from ..gc import gc_outcome, gc_pass
-from ..host import preflight
 from ..host.files import Host
+from ..host.plan import preflight
 from ..pipeline import declared_profile, tick
 from . import command_output
 

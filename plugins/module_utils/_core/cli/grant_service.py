@@ -16,13 +16,15 @@ import time
 import typing as t
 
 from ..constants import IN_SYNC
-from ..host import workload_files, workload_state
+from ..host import workload_files
 from ..host.files import Host
-from ..managers.checkpoint import grant_text
+from ..host.workload import workload_state
+from ..managers.workload.checkpoint import grant_text
+from ..model.devices import device_check_units
 from ..model.profile.profile_workloads import RUNNING, workload_name
-from ..model.systemd import device_check_units, workload_units
 from ..model.systemd.unit_property import ETC
 from ..model.values.errors import CorralError, refusal
+from ..model.workload import workload_units
 from ..pipeline import admit_workload, locked_run
 from ..pipeline.admit_workload import Admission
 

@@ -14,10 +14,13 @@ import sys
 import typing as t
 
 from ..constants import DIFFERS, ERROR, IN_SYNC
-from ..host import pause_file, snapshot, state
-from ..host.discovery import sysfs
+from ..host import state
+from ..host.agent import pause_file
 from ..host.files import Host
-from ..managers import agent_install, declaration
+from ..host.snapshot import snapshot
+from ..host.topology import sysfs
+from ..managers.agent import agent_install
+from ..managers.profile import declaration
 from ..model.cpu import cpu_assignment, published_pools
 from ..model.cpu.cpu_assignment import Assignment
 from ..model.plan.plan import Outcome, Plan

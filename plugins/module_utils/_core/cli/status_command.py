@@ -13,7 +13,8 @@ import sys
 import typing as t
 
 from ..constants import DIFFERS, ERROR, IN_SYNC
-from ..host import program_check, state
+from ..host import state
+from ..host.agent import program_check
 from ..host.files import Host
 from ..model.values.errors import refusal
 from ..pipeline import planning

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import pause_file, program_check
+from ..host.agent import pause_file, program_check
 from ..host.files import Host, Unreadable
 from ..model.plan.context import Context
 from ..model.plan.plan import change_from_dict

@@ -13,8 +13,9 @@ import sys
 import typing as t
 
 from ..constants import DIFFERS, IN_SYNC
-from ..host import workload_files, workload_state
+from ..host import workload_files
 from ..host.files import Host
+from ..host.workload import workload_state
 from ..model.plan.plan import Change, Plan
 from ..model.profile import profile
 from ..model.profile.profile_workloads import RUNNING

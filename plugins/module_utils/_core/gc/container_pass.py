@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host.podman_cli import Podman, PodmanError, Podmans
-from ..model.gc_policy import container_gc, gc_match, gc_records
-from ..model.gc_policy.container_gc import Dead, DeadLimits, Pod
-from ..model.gc_policy.gc_match import GcItem
-from ..model.gc_policy.gc_records import Records
-from ..model.gc_policy.podman_json import DEAD, NEVER_STARTED, last_uses
+from ..host.containers.podman_cli import Podman, PodmanError, Podmans
+from ..model.containers.podman_json import DEAD, NEVER_STARTED, last_uses
+from ..model.gc import container_gc, gc_match, gc_records
+from ..model.gc.container_gc import Dead, DeadLimits, Pod
+from ..model.gc.gc_match import GcItem
+from ..model.gc.gc_records import Records
 from ..model.profile.profile_gc import ALL, ContainerGC
 from ..model.profile.profile_workloads import Workload
 from ..model.values.errors import shown

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ..host.podman_cli import PodmanError
+from ..host.containers.podman_cli import PodmanError
 
 
 def always() -> bool:

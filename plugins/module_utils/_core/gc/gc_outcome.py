@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..model.gc_policy import image_gc
+from ..model.gc import image_gc
 from ..model.plan.plan import DRIFT, UNCHANGEABLE, UNKNOWN, Change
 from ..model.values.errors import shown
 from ..model.values.records import NamedTuple

@@ -14,11 +14,13 @@ import json
 import typing as t
 
 from ..constants import SCHEMA
-from ..host import lock, other_gc, pause_file, state
+from ..host import lock, state
+from ..host.agent import pause_file
+from ..host.containers.podman_cli import ROOT, USERS_ITEMS, Podmans
 from ..host.files import Host, Unreadable
-from ..host.podman_cli import ROOT, USERS_ITEMS, Podmans
-from ..model.gc_policy import gc_records
-from ..model.gc_policy.gc_records import Clock, Records
+from ..host.gc import other_gc
+from ..model.gc import gc_records
+from ..model.gc.gc_records import Clock, Records
 from ..model.plan.plan import UNKNOWN, Change, change_to_dict
 from ..model.profile.profile import Profile
 from ..model.values.errors import CorralError, refusal
@@ -348,6 +350,6 @@ def tick(host: Host, tell: t.Callable[[str, int], None], stop: t.Optional[Stop] 
 
 def write_metrics(host: Host, status: t.Mapping[str, t.Any]) -> None:
     """Write the metrics of the last passes where their folder exists."""
-    from ..host import metrics_file
+    from ..host.agent import metrics_file
 
     metrics_file.publish_gc(host, status)

@@ -16,11 +16,11 @@ import contextlib
 import typing as t
 
 from ..host import state
+from ..host.containers.podman_cli import PodmanError, Podmans
 from ..host.files import Host
-from ..host.podman_cli import PodmanError, Podmans
-from ..model.gc_policy import gc_records, image_gc
-from ..model.gc_policy.gc_records import Records
-from ..model.gc_policy.podman_json import RUNNING, ListedContainer
+from ..model.containers.podman_json import RUNNING, ListedContainer
+from ..model.gc import gc_records, image_gc
+from ..model.gc.gc_records import Records
 from ..model.profile.profile import Profile
 from ..model.profile.profile_gc import ContainerGC, ImageGC
 from . import container_pass, image_pass

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import typing as t
 
+from ..host.containers.podman_cli import Podman, PodmanError, Podmans
 from ..host.files import Host
-from ..host.podman_cli import Podman, PodmanError, Podmans
-from ..model.gc_policy import gc_match, gc_records, image_gc
-from ..model.gc_policy.gc_records import Records
-from ..model.gc_policy.image_gc import Image
-from ..model.gc_policy.image_layers import Layers
-from ..model.gc_policy.podman_json import ListedContainer, ListedImage, last_uses
+from ..model.containers.podman_json import ListedContainer, ListedImage, last_uses
+from ..model.gc import gc_match, gc_records, image_gc
+from ..model.gc.gc_records import Records
+from ..model.gc.image_gc import Image
+from ..model.gc.image_layers import Layers
 from ..model.profile.profile_gc import ImageGC
 from ..model.values import duration
 from ..model.values.records import NamedTuple

@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # Each tick loads this file, and importing typing takes time.
     import typing as t
 
     from .command import Command
-    from .http_answer import Tls
+    from .kubelet.http_answer import Tls
     from .sd_bus import Connection
 
     Answer = t.TypeVar("Answer")
@@ -570,7 +570,7 @@ class Host:
         self, address: str, port: int, path: str, timeout: float = 5.0, tls: t.Optional[Tls] = None, longest: int = 4096
     ) -> tuple[int, str]:
         """The status and the body of an HTTP server's answer; without an answer 0 and the reason."""
-        from . import http_answer
+        from .kubelet import http_answer
 
         if not self.live:
             return 0, "a tree answers nothing"

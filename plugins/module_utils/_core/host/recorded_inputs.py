@@ -171,7 +171,7 @@ def facts_of(host: Host, asked: dict[tuple[t.Any, ...], t.Any]) -> t.Optional[Fa
 
 def score_rows(host: Host, path: str) -> t.Optional[list[tuple[str, int, bytes]]]:
     """The control groups below one whose processes all have the wanted oom_score_adj; None where they cannot be told."""
-    from . import oom_score
+    from .pids import oom_score
 
     groups = oom_score.groups(host, path) if path.startswith(CGROUPS) else None
     return None if groups is None else [(group[len(CGROUPS) :], links, b"") for group, links in groups]
@@ -185,7 +185,7 @@ def leave_out_shown(
     The processes that are looked at show whether there are any, in a control group without others in it. What is in a folder that
     is read shows that the folder is there.
     """
-    from . import oom_score
+    from .pids import oom_score
 
     for dummy, dummy, known in scores:
         for index, row in enumerate(known):
@@ -228,7 +228,7 @@ def hold(host: Host, facts: Facts) -> bool:
 
 def usual_scores(host: Host, folder: int, scores: Scores) -> bool:
     """Whether the processes of all these control groups have their usual scores; the folder is CGROUPS."""
-    from . import oom_score
+    from .pids import oom_score
 
     return all(
         oom_score.usual(host, folder, known, usual.encode())
@@ -299,7 +299,7 @@ def stamps_now(host: Host, paths: str) -> list[Stamp]:
 def question(host: Host, method: str) -> t.Callable[..., t.Any]:
     """What asks a recorded question again: a method of Host, or a reader of many files whose answer is recorded as one."""
     if method == "oom_scores":
-        from . import oom_score
+        from .pids import oom_score
 
         return lambda path, usual: oom_score.scores(host, path, usual)
     if method == "account":
@@ -307,15 +307,15 @@ def question(host: Host, method: str) -> t.Callable[..., t.Any]:
 
         return lambda path, name: accounts.other_sources(host, path, name)
     if method == "containers":
-        from . import conmon
+        from .containers import conmon
 
         return lambda path, patterns: conmon.containers(host, path, patterns)
     if method == "container_groups":
-        from . import container_groups
+        from .containers import container_groups
 
         return lambda path, slices: container_groups.containers(host, path, slices)
     if method == "pid_namespaces":
-        from . import pid_namespaces
+        from .pids import pid_namespaces
 
         return lambda path, slices: pid_namespaces.containers(host, path, slices)
     found: t.Callable[..., t.Any] = getattr(host, method)

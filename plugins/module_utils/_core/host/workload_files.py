@@ -16,8 +16,9 @@ from ..model.values.errors import CorralError
 from ..model.workload import grants
 from ..model.workload.grants import Checkpoint, Grant
 from ..model.workload.resource_requirements import ResourceRequirements
-from . import cgroup, state, workload_state
+from . import cgroup, state
 from .files import Host
+from .workload import workload_state
 
 LISTED = 4  # grants that cannot be read and are named one by one
 # What the workloads of the profile request; None: that is not known, and each slice of a grant counts.

@@ -14,11 +14,11 @@ from __future__ import annotations
 import typing as t
 
 from ..host.files import Host
+from ..model.agent.agent_units import LAUNCHER
 from ..model.plan.context import Context
 from ..model.plan.places import Place
 from ..model.plan.plan import Change, Part
 from ..model.profile.profile import Profile
-from ..model.systemd.agent_units import LAUNCHER
 from ..model.topology.topology import Topology
 from ..model.values.records import NamedTuple
 

@@ -15,41 +15,37 @@ from ..model.plan.plan import Change
 from .manager import Manager
 
 if t.TYPE_CHECKING:  # Ansible's payload has only files that an import statement names: it does not see importlib.
-    from . import (  # noqa: F401
-        agent_conflicts,
-        agent_install,
-        cpu,
-        declaration,
-        device_check_timer,
-        device_grants,
-        gc_timer,
-        kubelet,
-        memory,
-        pids,
-        workloads,
-    )
+    from .agent import agent_conflicts, agent_install  # noqa: F401
+    from .cpu import cpu  # noqa: F401
+    from .devices import device_check_timer, device_grants  # noqa: F401
+    from .gc import gc_timer  # noqa: F401
+    from .kubelet import kubelet  # noqa: F401
+    from .memory import memory  # noqa: F401
+    from .pids import pids  # noqa: F401
+    from .profile import declaration  # noqa: F401
+    from .workload import workloads  # noqa: F401
 
 PROFILE, CPU, WORKLOADS, DEVICES, CHECKS, AGENT = "profile", "cpu", "workloads", "devices", "checks", "agent"
-# Name and file of each manager that plans for a profile, in the order in which they plan.
+# Name and module of each manager that plans for a profile, in the order in which they plan.
 FILES = {
-    CPU: "cpu",
-    "memory": "memory",
-    "pids": "pids",
-    "gc": "gc_timer",
-    "conflicts": "agent_conflicts",
-    "kubelet": "kubelet",
-    WORKLOADS: "workloads",
-    DEVICES: "device_grants",
-    CHECKS: "device_check_timer",
+    CPU: "cpu.cpu",
+    "memory": "memory.memory",
+    "pids": "pids.pids",
+    "gc": "gc.gc_timer",
+    "conflicts": "agent.agent_conflicts",
+    "kubelet": "kubelet.kubelet",
+    WORKLOADS: "workload.workloads",
+    DEVICES: "devices.device_grants",
+    CHECKS: "devices.device_check_timer",
 }
 # The managers that plan apart from these: the profile's declaration, and the agent's installation.
-APART = {PROFILE: "declaration", AGENT: "agent_install"}
+APART = {PROFILE: "profile.declaration", AGENT: "agent.agent_install"}
 
 
 def manager(name: str) -> Manager:
     """The manager of this name; no other one is loaded."""
-    file = FILES.get(name) or APART[name]
-    return t.cast("Manager", importlib.import_module(f"{__package__}.{file}").MANAGER)
+    module = FILES.get(name) or APART[name]
+    return t.cast("Manager", importlib.import_module(f"{__package__}.{module}").MANAGER)
 
 
 def of_profile() -> tuple[str, ...]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..host import sysctl
 from ..host.files import Host
+from ..host.pids import sysctl
 from ..model.plan import make_step
 from ..model.plan.places import Place
 from ..model.plan.plan import UNCHANGEABLE, UNKNOWN, VALUES, Change

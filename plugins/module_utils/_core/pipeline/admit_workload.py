@@ -13,8 +13,9 @@ from __future__ import annotations
 import fnmatch
 import typing as t
 
-from ..host import state, workload_files, workload_state
+from ..host import state, workload_files
 from ..host.files import Host
+from ..host.workload import workload_state
 from ..model.plan import validate
 from ..model.plan.context import Context
 from ..model.plan.plan import CPUS, EMPTY_SLICES, FILES, LATER, RELEASE, Change, Outcome, Plan, Step

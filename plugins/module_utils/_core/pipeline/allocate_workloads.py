@@ -11,17 +11,21 @@ import fnmatch
 import types
 import typing as t
 
-from ..host import cgroup, hugepage_files, other_gc, state, sysctl, workload_files, workload_state
+from ..host import cgroup, state, workload_files
 from ..host.files import Host
+from ..host.gc import other_gc
+from ..host.memory import hugepage_files
+from ..host.pids import sysctl
+from ..host.workload import workload_state
 from ..model.cpu import pools, unmanaged_groups
 from ..model.cpu.pools import Pools
 from ..model.devices.device_delivery import env_file
 from ..model.numa import numa_memory
+from ..model.pids import task_budget
 from ..model.plan.context import Workloads
 from ..model.profile.profile import Profile
 from ..model.profile.profile_workloads import RUNNING, Workload, slice_name
 from ..model.profile.schema_types import is_own
-from ..model.systemd import workload_units
 from ..model.tenants.tenant import match_meets
 from ..model.topology import cpu_topology
 from ..model.topology.topology import Topology
@@ -29,7 +33,7 @@ from ..model.values import cpuset
 from ..model.values.errors import Problem
 from ..model.values.printable_text import printable
 from ..model.values.records import NamedTuple
-from ..model.workload import admission, grants, resource_requirements, task_budget
+from ..model.workload import admission, grants, resource_requirements, workload_units
 from ..model.workload.admission import WorkloadStatus
 from ..model.workload.grants import Checkpoint, Grant
 from ..model.workload.node_budget import AllocationInput
@@ -180,7 +184,7 @@ def device_inventory(
     """The devices of the node; None where no workload requests or has devices."""
     if not (any(need.devices for need in listed) or any(grant.devices for grant in checkpoint.grants)):
         return None
-    from ..host import checked_devices  # A node without devices does not load it.
+    from ..host.devices import checked_devices  # A node without devices does not load it.
 
     return checked_devices.devices_to_give(host, declared.devices, checkpoint.grants)
 
@@ -449,8 +453,8 @@ def beside_kubelet(host: Host, inputs: AllocationInput, granted: t.Iterable[Gran
     service = other_gc.kubelet(host)
     if service is None:
         return inputs
-    from ..host import kubelet_cpus, kubelet_state
-    from ..host.kubelet_unit import UNIT
+    from ..host.kubelet import kubelet_cpus, kubelet_state
+    from ..host.kubelet.kubelet_unit import UNIT
 
     said = (
         f"{service} runs here and gives the others to pods: only its reservedSystemCPUs can be granted, under its static policy with "

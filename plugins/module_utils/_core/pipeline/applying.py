@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import apply_step, attempts, cgroup, lock, preflight, state, systemd, workload_state
-from ..host.apply_step import StepFailed
+from ..host import cgroup, lock, state, systemd
 from ..host.files import Host, Unreadable
+from ..host.plan import apply_step, attempts, preflight
+from ..host.plan.apply_step import StepFailed
+from ..host.workload import workload_state
 from ..managers import registry
 from ..managers.registry import PROFILE
 from ..model.plan import make_step, undo
@@ -25,7 +27,7 @@ from ..model.values.errors import CorralError
 from . import declared_profile, planning
 
 if t.TYPE_CHECKING:
-    from ..host.thread_masks import Masks
+    from ..host.cpu.thread_masks import Masks
     from ..model.values.vocabulary import Run
 
 Narrow = t.Callable[["Plan"], "Plan"]  # Selects the part of a plan that one task executes: see section_tasks.py.
@@ -91,7 +93,7 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
 
     def begin() -> None:
         if waits:
-            from ..host import unconfirmed_file
+            from ..host.agent import unconfirmed_file
 
             unconfirmed_file.stop_timer(host)  # A running timer whose unit file is removed stays failed.
         if PROFILE in managers and not first.lost:
@@ -116,7 +118,7 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
             if state.there(host, path):
                 host.remove(path)
     if not outcome.error and waits and state.there(host, state.UNCONFIRMED):
-        from ..host import unconfirmed_file
+        from ..host.agent import unconfirmed_file
 
         unconfirmed_file.forget(host)  # There is nothing left to go back from, or no agent that could.
     # A node whose originals were lost may still have a declared profile.
@@ -164,7 +166,7 @@ def planned(host: Host, plan: Plan, *, locks: bool = False) -> Outcome:
 
     ``locks``: the run would take the node's lock also where it has nothing to do.
     """
-    from ..managers import declaration
+    from ..managers.profile import declaration
 
     steps = steps_in_order(plan.changes)
     error = ""
@@ -240,7 +242,7 @@ def cpus_of_others(host: Host) -> str:
 
 def end_grant_units(host: Host, removed: t.Sequence[str]) -> None:
     """End the units that hold grants, where their files are among those ``removed``."""
-    from ..model.systemd import workload_units
+    from ..model.workload import workload_units
 
     if workload_units.GRANT_UNIT in removed:
         # A unit whose drop-in could not be removed would end with the one that it requires.

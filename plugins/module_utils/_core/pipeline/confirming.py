@@ -14,15 +14,18 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from ..host import foreign_program, state, unconfirmed_file
+from ..host import state
+from ..host.agent import foreign_program, unconfirmed_file
 from ..host.files import Host
-from ..managers import agent_install, declaration, registry
+from ..managers import registry
+from ..managers.agent import agent_install
+from ..managers.profile import declaration
+from ..model.agent.agent_units import CONFIRM_TIMER
 from ..model.plan.plan import Outcome
 from ..model.profile import profile
 from ..model.profile.profile import Profile
 from ..model.status import history, unconfirmed
 from ..model.status.unconfirmed import Pending, Rejected
-from ..model.systemd.agent_units import CONFIRM_TIMER
 from ..model.systemd.unit_property import ETC
 from ..model.values import exit_text
 from ..model.values.errors import CorralError, refusal

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import hugepage_files, kubelet_state
 from ..host.files import Host
+from ..host.kubelet import kubelet_state
+from ..host.memory import hugepage_files
 from ..model.plan.plan import UNCHANGEABLE, Change, Step
 from ..model.values.sizes import page_text
 

@@ -31,7 +31,7 @@ def goes_back_to(host: Host, declared: t.Optional[Profile]) -> bool:
     """
     if not state.there(host, state.UNCONFIRMED):
         return False
-    from ..host import unconfirmed_file
+    from ..host.agent import unconfirmed_file
 
     pending = unconfirmed_file.pending(host)
     return pending is not None and profile.is_data_of(pending.before, declared)

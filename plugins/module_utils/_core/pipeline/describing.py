@@ -10,8 +10,8 @@ from __future__ import annotations
 import typing as t
 
 from ..host import cgroup, mounts
-from ..host.discovery import sysfs
 from ..host.files import Host
+from ..host.topology import sysfs
 from ..managers import registry
 from ..model.plan.plan import Change
 from ..model.profile import node_as_profile, profile

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import cgroup, cgroup_tree, process, running_names
+from ..host import cgroup, cgroup_tree, process
+from ..host.containers import running_names
 from ..model.plan import replay, validate
 from ..model.plan.moving_cpusets import MovingMachine
 from ..model.plan.plan import Plan, steps_in_order

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import kubelet_api, kubelet_node, kubelet_state, kubelet_unit
-from ..host.discovery import sysfs
 from ..host.files import Host
-from ..host.kubelet_state import File
+from ..host.kubelet import kubelet_api, kubelet_node, kubelet_state, kubelet_unit
+from ..host.kubelet.kubelet_state import File
 from ..host.state import DECLARED
-from ..managers import kubelet_observed
-from ..managers.kubelet_places import NAME
-from ..managers.kubelet_target import wanted_of
+from ..host.topology import sysfs
+from ..managers.kubelet import kubelet_observed
+from ..managers.kubelet.kubelet_places import NAME
+from ..managers.kubelet.kubelet_target import wanted_of
 from ..model.kubelet import kubelet_config, kubelet_drift, kubelet_rules, kubelet_sizing, pod_findings
 from ..model.kubelet.config_text import NotEditable
 from ..model.kubelet.kubelet_config import Config

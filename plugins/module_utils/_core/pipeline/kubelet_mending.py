@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import posixpath
 
-from ..host import cgroup, kubelet_node, systemd
+from ..host import cgroup, systemd
 from ..host.files import Host
+from ..host.kubelet import kubelet_node
 from ..model.kubelet import pod_findings
 from ..model.kubelet.pod_cgroups import Container
 from ..model.values import cpuset

@@ -11,9 +11,11 @@ import contextlib
 import typing as t
 
 from ..constants import LOCK_SECONDS
-from ..host import pause_file, preflight, state
+from ..host import state
+from ..host.agent import pause_file
 from ..host.files import Host, Unreadable
 from ..host.lock import LOCK, Lock, refuse_lost
+from ..host.plan import preflight
 from ..model.plan.plan import Outcome, Plan
 from ..model.values.errors import CorralError, refusal
 from ..reports import status_file, status_now
@@ -56,7 +58,7 @@ def locked(
     preflight.refuse_node(host)
     lock = Lock(host)
     if not lock.take(wait):
-        from ..host import agent_now
+        from ..host.agent import agent_now
 
         by = agent_now.holder(host, "")
         waited = f" and did not release it within {wait:.0f} s" if wait else ""

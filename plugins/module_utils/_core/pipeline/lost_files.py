@@ -37,7 +37,7 @@ def is_lost(host: Host, file: state.OwnFile) -> bool:
             record.before.key == f"file:{file.path}" for record in state.records(host)[0]
         )
     if file.path == state.DRAINED:
-        from ..host import node_hooks
+        from ..host.agent import node_hooks
 
         return not node_hooks.drained_by(host)[0]
     return bool(state.wrong(host, file.path, state.read_json(host, file.path), is_checked=file.checked))

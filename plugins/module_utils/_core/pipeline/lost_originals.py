@@ -12,14 +12,14 @@ import typing as t
 from ..host import mounts, own_files, state
 from ..host.files import Host
 from ..managers import registry
-from ..managers.agent_install import OWN_LINKS
+from ..managers.agent.agent_install import OWN_LINKS
 from ..managers.registry import PROFILE
+from ..model.agent.agent_units import FOLDER, LAUNCHER, RELEASES
 from ..model.cpu import partitions
 from ..model.plan import make_step
 from ..model.plan.places import covering
 from ..model.plan.plan import FILES, UNCHANGEABLE, Change, Plan
 from ..model.plan.undo import KINDS, Original
-from ..model.systemd.agent_units import FOLDER, LAUNCHER, RELEASES
 from ..model.systemd.unit_file import HEADER
 
 REASON = (

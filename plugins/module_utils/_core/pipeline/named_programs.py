@@ -34,7 +34,7 @@ def commands(declared: Profile) -> t.Iterator[tuple[str, t.Sequence[str]]]:
 def problems(host: Host, declared: Profile) -> list[Problem]:
     """A problem for each command that others than root could change.
 
-    A profile that is applied already stays in force: there the command is refused right before it would run (host/foreign_program.py).
+    A profile that is applied already stays in force: there the command is refused right before it would run (host/agent/foreign_program.py).
     """
     if declared_profile.applied_already(host, declared):
         return []

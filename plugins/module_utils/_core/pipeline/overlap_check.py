@@ -117,7 +117,7 @@ def overlaps_v1(host: Host, plan: Plan, steps: t.Sequence[Step]) -> list[Problem
 
     Without a profile that declares pools, an exclusive directory is exclusive until its own step.
     """
-    from ..host import cgroup_v1_cpuset
+    from ..host.cpu import cgroup_v1_cpuset
     from ..model.plan import replay_v1
 
     written = {replay_v1.unit_of(step) for change in plan.changes for step in change.steps if step.kind == "cpuset"}

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import attempts, hugepage_files, state
-from ..host.discovery import sysfs
+from ..host import state
 from ..host.files import Host
-from ..managers import kubelet, registry
+from ..host.memory import hugepage_files
+from ..host.plan import attempts
+from ..host.topology import sysfs
+from ..managers import registry
+from ..managers.kubelet import kubelet
 from ..managers.registry import CHECKS, CPU, DEVICES, PROFILE, WORKLOADS
 from ..model.cpu import pools
 from ..model.cpu.handover import NoSafeOrder
@@ -26,8 +29,8 @@ from ..model.values.errors import CorralError, Problem
 from . import declared_profile, named_programs
 
 if t.TYPE_CHECKING:
+    from ..model.agent.agent_units import AgentOptions
     from ..model.profile.node_intent import Resolved
-    from ..model.systemd.agent_units import AgentOptions
     from ..model.values.vocabulary import Run
     from .allocate_workloads import Request
 
@@ -111,12 +114,13 @@ def beside_kubelet(host: Host, context: Context) -> Context:
         or not configures_kubelet(host, context.profile)
     ):
         return context
-    from ..host import kubelet_unit, other_gc
+    from ..host.gc import other_gc
+    from ..host.kubelet import kubelet_unit
 
     service = other_gc.kubelet(host)
     if service != kubelet_unit.UNIT and (service is not None or not kubelet_unit.is_installed(host)):
         return context  # What a kubelet left that was removed bounds nothing, nor does one within another program.
-    from ..host import kubelet_cpus
+    from ..host.kubelet import kubelet_cpus
 
     declared = context.pools
     own = declared.reserved | declared.isolated
@@ -237,8 +241,8 @@ def plan_agent(
     tag: t.Optional[str] = None,
     trigger: str = "",
 ) -> Plan:
-    """The plan that installs the agent, or keeps it installed (see managers/agent_install.py)."""
-    from ..managers import agent_install
+    """The plan that installs the agent, or keeps it installed (see managers/agent/agent_install.py)."""
+    from ..managers.agent import agent_install
 
     part = agent_install.plan(host, options, core, tag=tag, trigger=trigger)
     # Only a run that ships the program knows which files are no longer part of it.
@@ -252,7 +256,7 @@ def plan_removal(host: Host, managers: t.Sequence[str]) -> Plan:
 
     Where the originals are lost it names what is left, and changes nothing.
     """
-    from ..host import apply_step
+    from ..host.plan import apply_step
     from . import lost_originals
 
     plan = finish(host, None, [], managers)
@@ -312,7 +316,7 @@ def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], ma
     ]
     changes = [change for part in parts for change in part.changes]
     if not set(managers) <= set(GRANTS) and state.there(host, state.RELOAD_DUE):  # A start leaves it to the tick.
-        from ..managers import declaration
+        from ..managers.profile import declaration
 
         changes += declaration.reload_due()
     if dropped:

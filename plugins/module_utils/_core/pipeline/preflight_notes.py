@@ -13,8 +13,12 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import cgroup, checked_devices, cpu_usage, hugepage_files, other_agents, process
+from ..host import cgroup, process
+from ..host.agent import other_agents
+from ..host.cpu import cpu_usage
+from ..host.devices import checked_devices
 from ..host.files import Host
+from ..host.memory import hugepage_files
 from ..model.cpu import busy_services, slices
 from ..model.devices.device import Resource
 from ..model.plan.context import Context

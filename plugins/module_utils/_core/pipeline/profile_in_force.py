@@ -55,7 +55,7 @@ def instead_of(
 
 def refuse_rejected(host: Host, declared: Profile) -> None:
     """Raise CorralError for a profile that went back."""
-    from ..host import unconfirmed_file
+    from ..host.agent import unconfirmed_file
 
     if unconfirmed_file.rejected_damaged(host) and not declared_profile.applied_already(host, declared):
         message = "cannot be read as Corral wrote it, and this profile may have gone back: apply it with force, or remove the file"
@@ -70,7 +70,7 @@ def refuse_rejected(host: Host, declared: Profile) -> None:
 
 def rejection(host: Host, declared: Profile) -> t.Optional[Rejected]:
     """When and why this profile went back; None where it did not, or is in force all the same."""
-    from ..host import unconfirmed_file  # Few nodes get here, and a start waits for this.
+    from ..host.agent import unconfirmed_file  # Few nodes get here, and a start waits for this.
     from ..model.status import history
 
     known = unconfirmed_file.rejected(host)
@@ -82,7 +82,7 @@ def rejection(host: Host, declared: Profile) -> t.Optional[Rejected]:
 
 def expired(host: Host) -> t.Optional[Pending]:
     """The unconfirmed profile whose time is over; None without one."""
-    from ..host import unconfirmed_file
+    from ..host.agent import unconfirmed_file
 
     pending = unconfirmed_file.pending(host)
     return pending if pending is not None and unconfirmed_file.left(host, pending) <= 0 else None

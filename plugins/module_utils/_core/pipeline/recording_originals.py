@@ -10,8 +10,9 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from ..host import apply_step, state
+from ..host import state
 from ..host.files import Host
+from ..host.plan import apply_step
 from ..host.state import Record
 from ..managers import registry
 from ..model.plan import make_step, undo

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import apply_step, cgroup, mounts, state
+from ..host import cgroup, mounts, state
 from ..host.files import Host
+from ..host.plan import apply_step
 from ..host.state import Record
 from ..managers import registry
 from ..managers.registry import PROFILE

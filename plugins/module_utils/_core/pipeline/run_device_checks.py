@@ -14,11 +14,11 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ..host import checked_devices, foreign_program, state
-from ..host.discovery import device_files
+from ..host import state
+from ..host.agent import foreign_program
+from ..host.devices import checked_devices, device_files
 from ..host.lock import Lock
-from ..model.devices import device_checks, inventory
-from ..model.systemd import device_check_units
+from ..model.devices import device_check_units, device_checks, inventory
 from ..model.systemd.unit_property import ETC
 from ..model.values import exit_text
 from ..model.values.errors import refusal

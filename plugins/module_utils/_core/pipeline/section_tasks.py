@@ -15,7 +15,8 @@ import typing as t
 
 from ..host import state
 from ..host.files import Host
-from ..managers import agent_install, registry
+from ..managers import registry
+from ..managers.agent import agent_install
 from ..managers.registry import PROFILE
 from ..model.plan.plan import Change, Outcome, Plan
 from ..model.profile import section_patch

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import systemd, workload_state
+from ..host import systemd
 from ..host.files import Host
+from ..host.workload import workload_state
 from ..model.profile.profile import Profile
 from ..model.profile.profile_workloads import Workload
-from ..model.systemd import workload_units
 from ..model.systemd.unit_property import Setting
 from ..model.tenants import tenant_admission, tenant_limits
 from ..model.tenants.tenant import NOT_TERMINATING, TERMINATING, Member, declared_tenant, named, tenants_of_unit
-from ..model.workload import resource_requirements
+from ..model.workload import resource_requirements, workload_units
 from ..model.workload.admission import AllocationResult
 from ..model.workload.grants import Grant
 from ..model.workload.resource_requirements import ResourceRequirements

@@ -12,24 +12,19 @@ import sys
 import typing as t
 
 from ..constants import DIFFERS, ERROR, IN_SYNC
-from ..host import (
-    apply_step,
-    attempts,
-    lock,
-    pause_file,
-    preflight,
-    recorded_inputs,
-    state,
-    workload_state,
-)
+from ..host import lock, recorded_inputs, state
+from ..host.agent import pause_file
 from ..host.files import Host, Unreadable
-from ..managers import agent_install, registry
+from ..host.plan import apply_step, attempts, preflight
+from ..host.workload import workload_state
+from ..managers import registry
+from ..managers.agent import agent_install
+from ..model.agent import agent_units
 from ..model.plan import make_step
 from ..model.plan.context import Context
 from ..model.plan.plan import START, UNCHANGEABLE, UNKNOWN, Change, Outcome, Plan
 from ..model.profile import profile
 from ..model.profile.profile import Profile
-from ..model.systemd import agent_units
 from ..model.values.errors import CorralError
 from ..model.values.printable_text import printable
 from ..model.values.records import NamedTuple
@@ -70,7 +65,7 @@ def look(host: Host, now: Tick) -> int:
     host.recorded = {}
     # A boot starts it itself, after this: it would be waited for in vain (/run outlives a soft reboot).
     if state.there(host, state.KUBELET_DUE) and not at_boot:
-        from ..host import kubelet_unit
+        from ..host.kubelet import kubelet_unit
 
         said = host.unrecorded(lambda: kubelet_unit.start_again(host))  # In audit mode and in a pause as well.
         if said:
@@ -207,8 +202,7 @@ def keep_pci_used(host: Host, declared: Profile) -> tuple[bool, tuple[Change, ..
     """
     if not any(one.bind for one in declared.devices):
         return True, ()
-    from ..host import pci_used_before
-    from ..host.discovery import device_files
+    from ..host.devices import device_files, pci_used_before
 
     used = host.unrecorded(lambda: device_files.used_now(host, declared.devices))
     try:
@@ -242,7 +236,7 @@ def write_metrics(host: Host, now: Tick, status: Status) -> None:
     if same and before["time"] // recorded_inputs.METRICS_SECONDS == status["time"] // recorded_inputs.METRICS_SECONDS:
         return
 
-    from ..host import metrics_file  # Once a minute, or where something changed.
+    from ..host.agent import metrics_file  # Once a minute, or where something changed.
 
     said = metrics_file.publish(host, status, now.began)
     if said and said != status["metrics_error"]:

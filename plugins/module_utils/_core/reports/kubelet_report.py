@@ -11,7 +11,7 @@ import json
 import typing as t
 
 from ..constants import SCHEMA
-from ..host.kubelet_state import File
+from ..host.kubelet.kubelet_state import File
 from ..model.kubelet import state_files
 from ..model.kubelet.kubelet_config import DEFAULT, Setting
 from ..model.kubelet.kubelet_drift import Difference

@@ -14,7 +14,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..managers import declaration, registry
+from ..managers import registry
+from ..managers.profile import declaration
 from ..model.plan.context import Context
 from ..model.plan.plan import Change
 from ..model.profile import compose, profile

@@ -11,10 +11,13 @@ import json
 import typing as t
 
 from ..constants import SCHEMA
-from ..host import cgroup, hugepage_files, lock, pause_file, state
+from ..host import cgroup, lock, state
+from ..host.agent import pause_file
 from ..host.files import Host
-from ..managers import agent_install, registry
-from ..managers import cpu as cpu_manager
+from ..host.memory import hugepage_files
+from ..managers import registry
+from ..managers.agent import agent_install
+from ..managers.cpu import cpu as cpu_manager
 from ..model.cpu import partitions, published_pools, slices
 from ..model.plan.context import Context
 from ..model.plan.plan import Change, Outcome, change_to_dict
@@ -182,7 +185,7 @@ def unconfirmed(host: Host) -> t.Optional[RenderedUnconfirmed]:
     """The profile that waits to be confirmed."""
     if not state.there(host, state.UNCONFIRMED):
         return None
-    from ..host import unconfirmed_file
+    from ..host.agent import unconfirmed_file
 
     return unconfirmed_file.shown(host)
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import agent_now, cgroup, state
+from ..host import cgroup, state
+from ..host.agent import agent_now
 from ..host.files import Host
-from ..managers import agent_install
+from ..managers.agent import agent_install
+from ..model.agent.agent_units import SERVICE
 from ..model.plan.plan import UNCHANGEABLE, Change
 from ..model.status import freshness
 from ..model.status.freshness import Look
-from ..model.systemd.agent_units import SERVICE
 from ..model.systemd.unit_property import ETC
 from ..model.workload.grants import is_exclusive
 from . import status_file

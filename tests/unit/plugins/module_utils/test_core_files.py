@@ -15,7 +15,7 @@ import typing as t
 import zipfile
 
 import pytest
-from _core.model.systemd.agent_units import LAUNCHER
+from _core.model.agent.agent_units import LAUNCHER
 
 UTILS = pathlib.Path(__file__).parents[4] / "plugins" / "module_utils"
 PACKAGE = "ansible_collections/corral/node/plugins/module_utils"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..systemd.agent_units import INTERVAL, SERVICE, TIMER
+from ..agent.agent_units import INTERVAL, SERVICE, TIMER
 from ..values import duration
 from ..values.records import NamedTuple
 

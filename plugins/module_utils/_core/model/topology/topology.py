@@ -6,7 +6,7 @@
 """The topology of a machine: CPUs and how they share cores, caches, sockets and memory; pages; devices.
 
 Ids are the kernel's: sparse, sometimes unknown. Nodes may have no CPU or no memory. Groups have online CPUs only and are ordered by their
-lowest CPU. host/discovery/sysfs.py reads a topology from a machine.
+lowest CPU. host/topology/sysfs.py reads a topology from a machine.
 """
 
 from __future__ import annotations

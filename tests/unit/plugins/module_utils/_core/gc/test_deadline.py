@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from _core.gc import gc_pass
+from _core.host.containers.podman_cli import PodmanError
 from _core.host.files import Host
-from _core.host.podman_cli import PodmanError
 
 
 class Clock:

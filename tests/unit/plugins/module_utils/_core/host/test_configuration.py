@@ -8,9 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from _core.host import mounts, sysctl, systemd
+from _core.host import mounts, systemd
 from _core.host.files import Host
-from _core.managers.pids import SYSCTL_FILE
+from _core.host.pids import sysctl
+from _core.managers.pids.pids import SYSCTL_FILE
 
 
 def put(root: Path, files: dict[str, str]) -> Host:

@@ -8,9 +8,11 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from _core.host import apply_step, hugepage_files, pid_namespaces, sysctl
 from _core.host.files import Host
-from _core.managers import pids
+from _core.host.memory import hugepage_files
+from _core.host.pids import pid_namespaces, sysctl
+from _core.host.plan import apply_step
+from _core.managers.pids import pids
 
 # Of each reader what it makes of a number that no kernel writes (int() raises for one of 5,000 digits).
 READERS: dict[str, tuple[t.Callable[[Host], t.Any], t.Any]] = {

@@ -10,8 +10,8 @@ import os
 from pathlib import Path
 
 import pytest
-from _core.host import apply_step
 from _core.host.files import Host
+from _core.host.plan import apply_step
 from _core.model.plan import make_step
 from _core.model.plan.plan import LIVE
 

@@ -14,8 +14,9 @@ from unittest import mock
 
 import processes
 import pytest
-from _core.host import accounts, oom_score, recorded_inputs
+from _core.host import accounts, recorded_inputs
 from _core.host.files import Host
+from _core.host.pids import oom_score
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -11,9 +11,10 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from _core.host import apply_step, command, sd_bus, systemd
+from _core.host import command, sd_bus, systemd
 from _core.host.command import Command
 from _core.host.files import Host
+from _core.host.plan import apply_step
 from _core.model.plan.plan import CPUS, Step
 from fake_bus import Answer, Call, FakeBus
 

@@ -14,7 +14,7 @@ import node
 import pytest
 import runs
 import trees
-from _core.host import apply_step
+from _core.host.plan import apply_step
 
 Make = t.Callable[..., node.Node]
 

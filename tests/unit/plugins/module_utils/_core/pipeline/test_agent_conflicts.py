@@ -10,7 +10,7 @@ import typing as t
 import node
 import pytest
 import runs
-from _core.host import other_agents
+from _core.host.agent import other_agents
 from _core.model.plan.plan import Change, Plan
 from _core.pipeline import planning, preflight_notes
 

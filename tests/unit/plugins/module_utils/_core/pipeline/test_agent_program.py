@@ -19,12 +19,14 @@ import node
 import pytest
 import runs
 from _core import main
-from _core.host import apply_step, command, program_check
+from _core.host import command
+from _core.host.agent import program_check
 from _core.host.files import Host
-from _core.managers import agent_install
+from _core.host.plan import apply_step
+from _core.managers.agent import agent_install
+from _core.model.agent import agent_program
+from _core.model.agent.agent_units import COMMAND, FACT, FOLDER, LAUNCHER, RELEASES
 from _core.model.plan.plan import FILES, RELOAD, Change, Outcome, Plan, Step
-from _core.model.systemd import agent_program
-from _core.model.systemd.agent_units import COMMAND, FACT, FOLDER, LAUNCHER, RELEASES
 from _core.model.values.errors import CorralError
 from _core.pipeline import applying, planning
 from _core.reports import change_text

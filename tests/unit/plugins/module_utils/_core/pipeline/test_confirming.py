@@ -12,12 +12,13 @@ import failing
 import node
 import pytest
 import runs
-from _core.host import state, unconfirmed_file
+from _core.host import state
+from _core.host.agent import unconfirmed_file
 from _core.managers import registry
+from _core.model.agent.agent_units import CONFIRM_TIMER
 from _core.model.plan.plan import Outcome
 from _core.model.profile import profile
 from _core.model.status import history, json_shapes
-from _core.model.systemd.agent_units import CONFIRM_TIMER
 from _core.model.values.errors import CorralError, Problem
 from _core.pipeline import applying, confirming, declared_profile, locked_run
 from _core.pipeline.confirming import Terms

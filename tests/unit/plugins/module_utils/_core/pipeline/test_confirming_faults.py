@@ -13,8 +13,8 @@ import node
 import pytest
 import runs
 from _core.host import state
+from _core.model.agent.agent_units import CONFIRM_TIMER
 from _core.model.profile import profile
-from _core.model.systemd.agent_units import CONFIRM_TIMER
 from _core.model.values.errors import CorralError
 from _core.pipeline import confirming
 from _core.pipeline.confirming import Terms

@@ -25,7 +25,7 @@ import yaml
 from _core.host import state, workload_files
 from _core.host.command import Command
 from _core.host.files import Host
-from _core.managers import device_grants
+from _core.managers.devices import device_grants
 from _core.model.plan.plan import Change, Outcome
 from _core.model.profile import profile
 from _core.model.status import command_shapes

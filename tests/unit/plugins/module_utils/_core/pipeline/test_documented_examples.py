@@ -26,15 +26,16 @@ import yaml
 from _core import main
 from _core.cli import commands
 from _core.gc.deadline import Stop
-from _core.host import node_hooks, state
+from _core.host import state
+from _core.host.agent import node_hooks
 from _core.host.command import Command
 from _core.host.files import Host
+from _core.model.agent.agent_units import LAUNCHER, RELEASES
 from _core.model.cpu import busy_services
+from _core.model.gc import gc_units
 from _core.model.kubelet.kubelet_config import Layer, effective
 from _core.model.kubelet.kubelet_sizing import Use, exceeded
 from _core.model.profile import profile
-from _core.model.systemd import gc_units
-from _core.model.systemd.agent_units import LAUNCHER, RELEASES
 from _core.pipeline import applying, locked_run, planning
 from _core.reports import change_text, cpu_map
 from documented import commands as commands_of

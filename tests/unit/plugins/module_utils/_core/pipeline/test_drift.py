@@ -12,7 +12,7 @@ import node
 import pytest
 import runs
 from _core.host import state
-from _core.model.systemd.agent_units import TIMER
+from _core.model.agent.agent_units import TIMER
 from _core.model.values.errors import CorralError
 
 Make = t.Callable[..., node.Node]

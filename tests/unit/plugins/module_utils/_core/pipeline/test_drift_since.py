@@ -13,7 +13,7 @@ import node
 import pytest
 import runs
 from _core.host import state
-from _core.model.systemd.agent_units import SERVICE
+from _core.model.agent.agent_units import SERVICE
 from _core.reports import change_text, drift_since
 
 PID_MAX = "/proc/sys/kernel/pid_max"

@@ -14,7 +14,7 @@ import node
 import pytest
 import runs
 import services
-from _core.host import apply_step, attempts
+from _core.host.plan import apply_step, attempts
 from _core.model.plan import make_step
 from _core.model.plan.plan import CPUS, Change, Outcome, Step, steps_in_order
 from _core.model.profile import profile

@@ -14,13 +14,15 @@ import node
 import processes
 import pytest
 import runs
-from _core.host import cgroup, conmon, node_hooks, process, systemd
+from _core.host import cgroup, process, systemd
+from _core.host.agent import node_hooks
 from _core.host.command import Command
-from _core.host.kubelet_state import File
+from _core.host.containers import conmon
+from _core.host.kubelet.kubelet_state import File
+from _core.model.agent.agent_units import METRICS_DIR
 from _core.model.kubelet.state_files import DeviceEntry
 from _core.model.plan import make_step
 from _core.model.plan.plan import FILES, Change, Outcome, Part, Plan
-from _core.model.systemd.agent_units import METRICS_DIR
 from _core.model.values.errors import CorralError, Problem
 from _core.reports import change_text, kubelet_report
 

@@ -15,16 +15,18 @@ import runs
 from _core.gc import gc_outcome, gc_pass
 from _core.gc.deadline import Stop
 from _core.gc.gc_outcome import Result
-from _core.host import other_gc, pause_file, state
+from _core.host import state
+from _core.host.agent import pause_file
 from _core.host.command import Command
+from _core.host.containers.podman_cli import USERS_ITEMS, USERS_REMOVALS, Podman
+from _core.host.containers.podman_unit import Account
 from _core.host.files import READ_LIMIT, Host
+from _core.host.gc import other_gc
 from _core.host.lock import Lock
-from _core.host.podman_cli import USERS_ITEMS, USERS_REMOVALS, Podman
-from _core.host.podman_unit import Account
 from _core.managers import registry
+from _core.model.gc.gc_units import SERVICE, TIMER
 from _core.model.plan.plan import change_to_dict
 from _core.model.status import json_shapes
-from _core.model.systemd.gc_units import SERVICE, TIMER
 from _core.model.values.errors import CorralError
 from _core.pipeline import declared_profile, planning
 from _core.pipeline import tick as full_tick

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from _core.gc import container_pass, image_pass
 from _core.gc.deadline import Stop
+from _core.host.containers.podman_cli import Podmans
 from _core.host.files import Host
-from _core.host.podman_cli import Podmans
-from _core.model.gc_policy.gc_records import Clock, ImageUse, Records
+from _core.model.gc.gc_records import Clock, ImageUse, Records
 from _core.model.profile.profile_gc import ContainerGC, ImageGC
 from _core.model.profile.profile_workloads import Workload
 from fake_podman import MIB, Disk, Storage

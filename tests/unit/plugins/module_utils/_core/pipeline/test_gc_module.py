@@ -40,7 +40,7 @@ def shell() -> t.Any:
 
 
 GC = shell()
-sys.modules[f"{GC.__package__}._core.host.podman_cli"].Podman.serve = staticmethod(Service)  # type: ignore[attr-defined]
+sys.modules[f"{GC.__package__}._core.host.containers.podman_cli"].Podman.serve = staticmethod(Service)  # type: ignore[attr-defined]
 
 
 class Podman:

@@ -15,7 +15,7 @@ import pytest
 import runs
 import services
 from _core.host import state
-from _core.managers import cpu_moves
+from _core.managers.cpu import cpu_moves
 from _core.model.plan import make_step
 from _core.model.plan.plan import CPUS, Plan, Step
 from _core.model.profile import profile

@@ -15,8 +15,9 @@ import processes
 import pytest
 import trees
 from _core.cli import kubelet_command
-from _core.host import kubelet_api, kubelet_node, state
+from _core.host import state
 from _core.host.files import Host
+from _core.host.kubelet import kubelet_api, kubelet_node
 from _core.main import main
 from _core.model.kubelet import state_files
 from _core.model.kubelet.go_values import checksum

@@ -24,11 +24,14 @@ import services
 import yaml
 from _core import main
 from _core.cli import status_text
-from _core.host import kubelet_ready, kubelet_state, node_hooks, other_agents, state
-from _core.host.discovery import sysfs
+from _core.host import state
+from _core.host.agent import node_hooks, other_agents
 from _core.host.files import Host
-from _core.managers import kubelet as manager_kubelet
-from _core.managers import kubelet_change, registry
+from _core.host.kubelet import kubelet_ready, kubelet_state
+from _core.host.topology import sysfs
+from _core.managers import registry
+from _core.managers.kubelet import kubelet as manager_kubelet
+from _core.managers.kubelet import kubelet_change
 from _core.model.kubelet import kubelet_config, start_checks, state_files
 from _core.model.kubelet.go_values import checksum
 from _core.model.plan.plan import UNCHANGEABLE, UNKNOWN, Change, Outcome

@@ -15,8 +15,10 @@ import pytest
 import runs
 import test_faults
 import test_rollout
-from _core.host import apply_step, cgroup
-from _core.managers import cpu, registry
+from _core.host import cgroup
+from _core.host.plan import apply_step
+from _core.managers import registry
+from _core.managers.cpu import cpu
 from _core.model.plan import validate
 from _core.model.plan.plan import RELEASE, Plan, Step, steps_in_order
 from _core.model.values.errors import CorralError

@@ -17,10 +17,11 @@ import runs
 import services
 import test_workload_module
 from _core.host import state, workload_files
-from _core.managers import agent_install, registry
+from _core.managers import registry
+from _core.managers.agent import agent_install
+from _core.model.agent import agent_units
 from _core.model.plan.plan import UNCHANGEABLE, Outcome
 from _core.model.profile import profile
-from _core.model.systemd import agent_units
 from _core.model.systemd.unit_property import ETC
 from _core.model.values import cpuset
 from _core.pipeline import applying, planning

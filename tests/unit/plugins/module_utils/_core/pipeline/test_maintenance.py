@@ -14,9 +14,10 @@ from unittest import mock
 import node
 import pytest
 import runs
-from _core.host import pause_file, state
+from _core.host import state
+from _core.host.agent import pause_file
 from _core.host.files import Host
-from _core.model.systemd import agent_units
+from _core.model.agent import agent_units
 from _core.model.values.errors import CorralError
 
 PID_MAX = "/proc/sys/kernel/pid_max"

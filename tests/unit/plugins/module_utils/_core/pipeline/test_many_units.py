@@ -15,10 +15,10 @@ import pytest
 import runs
 import trees
 from _core.host import state
-from _core.managers import checkpoint
+from _core.managers.workload import checkpoint
 from _core.model.profile import profile
-from _core.model.systemd import workload_units
 from _core.model.values.errors import CorralError
+from _core.model.workload import workload_units
 from _core.model.workload.grants import Grant
 from _core.pipeline import planning
 

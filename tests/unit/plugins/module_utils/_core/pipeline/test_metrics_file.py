@@ -13,9 +13,10 @@ import node
 import pytest
 import runs
 from _core.host import state
-from _core.managers import agent_install, registry
+from _core.managers import registry
+from _core.managers.agent import agent_install
+from _core.model.agent.agent_units import METRICS_DIR, SERVICE, AgentOptions
 from _core.model.plan.plan import Plan
-from _core.model.systemd.agent_units import METRICS_DIR, SERVICE, AgentOptions
 from _core.model.values.errors import CorralError
 from _core.pipeline import planning
 from shared_data import REPOSITORY

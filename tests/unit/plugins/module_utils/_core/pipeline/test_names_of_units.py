@@ -11,7 +11,7 @@ import node
 import pytest
 import runs
 import services
-from _core.host import workload_state
+from _core.host.workload import workload_state
 from _core.model.plan.plan import UNCHANGEABLE
 from _core.model.values.errors import CorralError
 from test_persistent_set_property import FIRST, roll_out, with_workloads

@@ -13,7 +13,7 @@ import typing as t
 import node
 import pytest
 import runs
-from _core.host import pid_namespaces
+from _core.host.pids import pid_namespaces
 from _core.model.plan.plan import Change
 from _core.model.profile import profile
 from _core.model.profile.profile import Profile

@@ -18,15 +18,18 @@ import test_pid_namespaces
 import test_quiet_tick
 from _core import main
 from _core.cli import container_hook
-from _core.host import conmon, pid_namespaces, recorded_inputs, state
-from _core.managers import device_specs, workloads
+from _core.host import recorded_inputs, state
+from _core.host.containers import conmon
+from _core.host.pids import pid_namespaces
+from _core.managers.devices import device_specs
+from _core.managers.workload import workloads
+from _core.model.agent.agent_units import CONTAINER_HOOK, LAUNCHER
 from _core.model.devices import device_delivery
 from _core.model.plan import make_step
 from _core.model.plan.places import covering
 from _core.model.plan.plan import LIVE, Change
 from _core.model.profile import profile, schema_types
 from _core.model.profile.profile import Profile
-from _core.model.systemd.agent_units import CONTAINER_HOOK, LAUNCHER
 from _core.model.values.errors import CorralError
 from _core.model.workload import container_limits
 from _core.pipeline import applying, planning

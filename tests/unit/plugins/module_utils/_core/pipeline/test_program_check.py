@@ -15,10 +15,11 @@ from unittest import mock
 import node
 import pytest
 import runs
-from _core.host import program_check, recorded_inputs, state
-from _core.managers import agent_install
+from _core.host import recorded_inputs, state
+from _core.host.agent import program_check
+from _core.managers.agent import agent_install
+from _core.model.agent.agent_units import FOLDER, RELEASES
 from _core.model.plan.plan import UNCHANGEABLE, UNKNOWN
-from _core.model.systemd.agent_units import FOLDER, RELEASES
 
 Make = t.Callable[..., node.Node]
 MAIN = "_core/main.py"

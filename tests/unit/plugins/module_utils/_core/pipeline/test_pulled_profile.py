@@ -15,8 +15,8 @@ import runs
 from _core.constants import ERROR
 from _core.host import state
 from _core.host.command import Command
+from _core.model.agent.agent_units import CONFIRM_TIMER
 from _core.model.profile import profile
-from _core.model.systemd.agent_units import CONFIRM_TIMER
 from _core.model.values.errors import CorralError
 from _core.pipeline import confirming
 from test_confirming import rolled_out, seen, timer, waits

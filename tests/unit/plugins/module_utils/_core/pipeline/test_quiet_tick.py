@@ -16,7 +16,7 @@ import pytest
 import runs
 from _core import main
 from _core.host import recorded_inputs
-from _core.model.systemd.agent_units import TIMER
+from _core.model.agent.agent_units import TIMER
 from _core.pipeline import tick as full_tick
 from test_drift import CASES
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from _core.host import kubelet_api
+from _core.host.kubelet import kubelet_api
 from test_kubelet_inspection import Tree
 
 RECORDED = yaml.safe_load((Path(__file__).resolve().parents[4] / "recorded_configz.yml").read_text(encoding="utf-8"))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from _core.host import kubelet_node
+from _core.host.kubelet import kubelet_node
 from _core.model.values import cpuset
 from test_kubelet_inspection import FLAGS, Tree, findings
 

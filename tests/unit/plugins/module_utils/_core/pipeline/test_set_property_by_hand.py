@@ -13,7 +13,7 @@ import node
 import pytest
 import runs
 import services
-from _core.managers import cpu_moves
+from _core.managers.cpu import cpu_moves
 from _core.model.profile import profile
 from _core.pipeline import applying
 from fake_cpusets import BOOKWORM, FORKY, TRIXIE, Release

@@ -23,9 +23,11 @@ import test_workload_module
 from _core import main
 from _core.cli import status_command, status_html
 from _core.constants import DIFFERS, IN_SYNC
-from _core.host import agent_now, files, recorded_tree, state
+from _core.host import files, state
+from _core.host.agent import agent_now
+from _core.host.snapshot import recorded_tree
+from _core.model.agent.agent_units import FACT, LAUNCHER, SERVICE, TIMER
 from _core.model.status import json_shapes
-from _core.model.systemd.agent_units import FACT, LAUNCHER, SERVICE, TIMER
 from _core.reports import change_text, status_now
 from shapes import misfits
 from shared_data import REPOSITORY

@@ -10,8 +10,9 @@ import typing as t
 
 import node
 import pytest
-from _core.host import apply_step, node_hooks
+from _core.host.agent import node_hooks
 from _core.host.files import Host
+from _core.host.plan import apply_step
 from _core.model.plan import make_step, undo
 from _core.model.plan.plan import CPUS, FILES, LIVE, START, STOP, VALUES, Step
 from _core.model.values.vocabulary import StepKind

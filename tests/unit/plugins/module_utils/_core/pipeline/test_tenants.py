@@ -17,7 +17,7 @@ import services
 import test_workload_faults
 import test_workloads
 import yaml
-from _core.managers import workloads
+from _core.managers.workload import workloads
 from _core.model.profile import profile, profile_tenants
 from _core.model.values.errors import CorralError
 from _core.pipeline import admit_workload, applying, planning, tenant_workloads

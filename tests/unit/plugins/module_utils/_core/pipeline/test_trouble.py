@@ -20,9 +20,10 @@ import pytest
 import runs
 from _core import constants, main
 from _core.cli import commands
-from _core.host import preflight, state
+from _core.host import state
 from _core.host.files import Host
 from _core.host.lock import Lock
+from _core.host.plan import preflight
 from _core.model.profile import profile
 from _core.model.values.errors import CorralError
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import node
 import pytest
 import runs
-from _core.host import foreign_program, transient_unit, trusted_program
+from _core.host import transient_unit, trusted_program
+from _core.host.agent import foreign_program
 from _core.host.command import Command
 from _core.host.files import Host
 from _core.model.devices.device import Device

@@ -22,13 +22,15 @@ import services
 import test_devices_granted
 import test_workload_faults
 import test_workloads
-from _core.host import apply_step, node_hooks, recorded_inputs, state
+from _core.host import recorded_inputs, state
+from _core.host.agent import node_hooks
 from _core.host.command import Command
 from _core.host.files import Unreadable
+from _core.host.plan import apply_step
+from _core.model.agent.agent_units import TIMER
 from _core.model.plan import make_step
 from _core.model.plan.plan import START
 from _core.model.profile import profile
-from _core.model.systemd.agent_units import TIMER
 from _core.model.values.errors import CorralError
 from _core.pipeline import applying, locked_run
 from read_faults import ERRORS, Reads

@@ -10,7 +10,7 @@ import typing as t
 import node
 import pytest
 import runs
-from _core.managers import pids
+from _core.managers.pids import pids
 from _core.model.plan import make_step
 from _core.model.plan.plan import VALUES, Change, Part, Step
 from _core.model.values.errors import CorralError

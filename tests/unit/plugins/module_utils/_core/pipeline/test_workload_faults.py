@@ -13,14 +13,14 @@ import pytest
 import runs
 import services
 import test_workloads
-from _core.host import apply_step
+from _core.host.plan import apply_step
 from _core.model.profile import profile
 from _core.pipeline import applying
 from fake_cpusets import FORKY
 from test_workloads import BATCH, BOTH, DATAPLANE, FEED, PROFILE
 
 if t.TYPE_CHECKING:
-    from _core.host.thread_masks import Masks
+    from _core.host.cpu.thread_masks import Masks
     from _core.model.plan.plan import Step
 
 Make = t.Callable[..., node.Node]

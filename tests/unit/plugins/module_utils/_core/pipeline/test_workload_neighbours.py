@@ -18,8 +18,10 @@ import processes
 import pytest
 import runs
 import services
-from _core.host import cgroup, conmon, kubelet_node
+from _core.host import cgroup
+from _core.host.containers import conmon
 from _core.host.files import Host
+from _core.host.kubelet import kubelet_node
 from _core.model.profile import profile
 from _core.model.values.errors import CorralError
 from _core.pipeline import applying, planning
@@ -467,8 +469,8 @@ def test_a_quiet_tick_sees_a_container_that_starts(held: node.Node) -> None:
 
 
 def test_the_question_of_containers_loads_little(held: node.Node) -> None:
-    core = str(Path(conmon.__file__).parents[2])
-    script = "import sys; sys.path.insert(0, sys.argv[1]); from _core.host import conmon; from _core.host.files import Host; "
+    core = str(Path(conmon.__file__).parents[3])
+    script = "import sys; sys.path.insert(0, sys.argv[1]); from _core.host.containers import conmon; from _core.host.files import Host; "
     script += "print(conmon.containers(Host(sys.argv[2]), '/sys/fs/cgroup', ('held-*',)), {'re', 'typing', 'json'} & set(sys.modules))"
     said = subprocess.run(
         [sys.executable, "-I", "-S", "-B", "-c", script, core, str(held.root)],

@@ -15,7 +15,8 @@ import node
 import pytest
 import runs
 import services
-from _core.host import state, thread_masks
+from _core.host import state
+from _core.host.cpu import thread_masks
 from _core.managers import registry
 from _core.managers.manager import Manager
 from _core.model.plan.context import Context

@@ -15,8 +15,8 @@ from xml.etree import ElementTree
 import described
 import machines
 import pytest
-from _core.host.discovery import sysfs
 from _core.host.files import Host
+from _core.host.topology import sysfs
 from _core.model.cpu import cpu_assignment
 from _core.model.cpu.cpu_assignment import Assignment
 from _core.model.topology.topology import Topology

@@ -11,8 +11,8 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from _core.host.discovery.sysfs import discover
 from _core.host.files import Host
+from _core.host.topology.sysfs import discover
 from _core.model.cpu import allocation
 from _core.model.topology.topology import to_dict
 from example_counts import LONG

@@ -1,0 +1,109 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Runs a program that a profile names in its own unit, if only root could have changed the program."""
+
+from __future__ import annotations
+
+import signal
+import typing as t
+
+from .. import transient_unit, trusted_program
+from ..command import ENVIRONMENT, Command, run_foreign
+
+if t.TYPE_CHECKING:
+    from ..files import Host
+
+NOT_RUN = 125  # the code where systemd did not run the program
+SYSTEMD_SECONDS = 60.0  # the time for systemd itself, also on a busy machine
+PROPERTIES = {
+    "Slice": "system.slice",
+    "UMask": "0022",
+    "TasksMax": "512",
+    "MemoryMax": "1G",
+    # Kills the whole unit at once when the time is up or its first process has ended.
+    "KillSignal": "SIGKILL",
+    # The caller reports the exit code: systemd would log several lines for each run.
+    "LogLevelMax": "err",
+    # Prints how the program ended, after its output (systemd.exec(5), "Environment Variables Set on the Service"). Not ${NAME} in the
+    # command: after a daemon-reload systemd 257 reads its own unit file again, where it has written $$ for each $.
+    "ExecStopPost": "/usr/bin/printenv CORRAL_END SERVICE_RESULT EXIT_CODE EXIT_STATUS",
+}
+END = {"CORRAL_END": ""}  # An empty line: the program's last line may lack its end.
+# A user that exists only for this run, with its own /tmp, and with the rights that every user has.
+UNPRIVILEGED = {"DynamicUser": "yes", "ProtectHome": "yes", "CapabilityBoundingSet": ""}
+
+
+def run(
+    host: Host,
+    argv: t.Sequence[str],
+    timeout: float,
+    variables: t.Mapping[str, str],
+    *,
+    as_root: bool = True,
+    unit: str = "",
+) -> Command:
+    """Run a command in a transient service; the answer is like that of command.run_foreign(). Never raises.
+
+    ``unit`` names the service where the caller's lock excludes a second run: what a killed caller left under that name is stopped first.
+    """
+    dummy, refused = trusted_program.why_not(host, argv)
+    if refused:
+        return Command(126, "", f"{argv[0]}: not run: {refused}")
+    if not host.runs_commands:
+        return host.run(*argv, timeout=timeout)
+    host.commands.append(tuple(argv))
+    if not host.is_dir("/run/systemd/system"):  # sd_booted(3)
+        return Command(126, "", f"{argv[0]}: not run: systemd does not run here, and would run it in a unit of its own")
+    if not host.exists(argv[0]):
+        return Command(127, "", f"{argv[0]}: not there")
+    properties = {
+        **PROPERTIES,
+        "Description": f"Corral: run {argv[0]}",
+        "RuntimeMaxSec": f"{timeout:g}s",
+        **({} if as_root else UNPRIVILEGED),
+        **bound(host),
+    }
+    if unit:
+        host.run("systemctl", "stop", unit, timeout=SYSTEMD_SECONDS)
+    words = transient_unit.command_line(argv, properties, {**ENVIRONMENT, **variables, **END}, unit=unit)
+    return outcome(argv[0], timeout, run_foreign(words, timeout + SYSTEMD_SECONDS, {}))
+
+
+def bound(host: Host) -> dict[str, str]:
+    """The property with which systemd stops the service as soon as the caller's service ends; {} in a session, which has no service.
+
+    After= is not set: it would wait until a caller of Type=oneshot has ended (systemd.unit(5)).
+    """
+    lines = host.unrecorded(lambda: host.read("/proc/self/cgroup") or "").splitlines()
+    groups = [line.split(":", 2)[2] for line in lines if line.startswith("0::/") or ":name=systemd:/" in line]
+    for name in (name for group in groups for name in group.split("/") if name and not name.endswith(".slice")):
+        if name.endswith(".service"):  # Deeper names are the service's own groups.
+            return {"BindsTo": name.replace("\\", "\\\\")}  # systemd-run removes one backslash
+        break
+    return {}
+
+
+def outcome(program: str, timeout: float, answer: Command) -> Command:
+    """The program's answer out of systemd-run's: the last lines say how the program ended."""
+    if answer.code == 124:
+        return Command(124, "", f"{program}: no answer within {timeout:g} s")
+    output, result, how, status, *dummy = [*answer.out.rsplit("\n", 4), "", "", ""]
+    if answer.err or how not in ("exited", "killed", "dumped"):
+        said = answer.err or answer.out.strip().rpartition("\n")[2]
+        return Command(NOT_RUN, "", f"{program}: systemd did not run it: {said or 'no reason given'}")
+    if result == "timeout":
+        return Command(124, "", f"{program}: no answer within {timeout:g} s")
+    if result == "oom-kill":
+        return Command(126, "", f"{program}: killed, as it needs more than {PROPERTIES['MemoryMax']} of memory")
+    if status == "203":  # EXIT_EXEC: systemd.exec(5), "Process Exit Codes"
+        said = "its user may not execute it, or a program that its first line names is not there"
+        return Command(126, "", f"{program}: {said}")
+    return Command(int(status) if status.isdecimal() else -signal_number(status), output, "")
+
+
+def signal_number(name: str) -> int:
+    """The number of a signal that systemd names without SIG."""
+    return int(getattr(signal, f"SIG{name}", signal.SIGKILL))

@@ -1,0 +1,169 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The cpuset hierarchy of cgroup v1 (cpuset(7)), in which Corral makes a directory for each slice.
+
+systemd writes no cpuset there. The kernel refuses a parent with fewer CPUs than its child (EBUSY), a child with more than its parent
+(EACCES), and processes in a directory without memory nodes (ENOSPC). A CPU that goes offline leaves every directory for good.
+"""
+
+from __future__ import annotations
+
+import errno
+import typing as t
+
+from ...model.values import cpuset
+from .. import cgroup
+from ..cgroup import CPUSETS, Cpus
+from ..files import Host
+
+# The rounds of searching for processes that forked while they were moved.
+ROUNDS = 20
+PF_EXITING = 0x4  # include/linux/sched.h
+# The meaning of the kernel's error numbers here.
+REFUSALS = {
+    errno.EACCES: "the directory above does not have these CPUs",
+    errno.EBUSY: "a directory below keeps other CPUs",
+    errno.EINVAL: "a CPU is offline, or a directory beside it is exclusive (cpuset.cpu_exclusive)",
+    errno.ENOSPC: "processes would be left without CPUs or memory nodes",
+}
+
+
+def mounted(host: Host) -> bool:
+    """Whether the hierarchy is mounted at its usual path."""
+    return host.exists(f"{CPUSETS}/cpuset.cpus")
+
+
+def directory_of(unit: str) -> str:
+    """The directory that mirrors a unit."""
+    return cgroup.path_of(unit, CPUSETS)
+
+
+def cpus(host: Host, directory: str) -> Cpus:
+    """The CPUs of a directory; without one both fields are None."""
+    return Cpus(
+        cgroup.cpu_list(host.read(f"{directory}/cpuset.cpus")),
+        cgroup.cpu_list(host.read(f"{directory}/cpuset.effective_cpus")),
+    )
+
+
+def outside(host: Host, unit: str, *, itself: bool = False) -> dict[str, tuple[str, ...]]:
+    """The processes of a unit that are outside its directory and the directories below, by the directory that each is in.
+
+    The calling process is left out unless ``itself`` is set: it ends before the next step.
+    """
+    mine = directory_of(unit)
+    inside = cgroup.members(host, mine, itself=itself)
+    strays: dict[str, tuple[str, ...]] = {}
+    for process in cgroup.members(host, cgroup.path_of(unit, cgroup.units(host)), itself=itself):
+        where = None if process in inside else location(host, process)
+        if where is not None and not f"{where}/".startswith(f"{mine}/"):
+            strays[where] = (*strays.get(where, ()), process)
+    return strays
+
+
+def reach(host: Host, unit: str) -> frozenset[int]:
+    """Every CPU that a unit's directory has, or that a process of the unit outside of it may run on."""
+    places = (directory_of(unit), *outside(host, unit))
+    return frozenset().union(*(cpus(host, place).effective or () for place in places))
+
+
+def location(host: Host, process: str) -> t.Optional[str]:
+    """The directory that a process is in; None when the process is gone or ending."""
+    for line in (host.read(f"/proc/{process}/cgroup") or "").splitlines():
+        dummy, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if "cpuset" in controllers.split(","):
+            return None if path == "/" and is_ending(host, process) else f"{CPUSETS}{path}".rstrip("/")
+    return None
+
+
+def is_ending(host: Host, process: str) -> bool:
+    """Whether a process is ending. The kernel shows such a process in the root, wherever it was (proc_cgroup_show())."""
+    fields = (host.read(f"/proc/{process}/stat") or "").rpartition(")")[2].split()
+    try:
+        return bool(int(fields[6]) & PF_EXITING)
+    except (IndexError, ValueError):
+        return False
+
+
+# Writing
+
+
+def set_cpus(host: Host, directory: str, wanted: frozenset[int], unit: str) -> None:
+    """Give a directory these CPUs, make it if it is missing, and move the processes of ``unit`` into it.
+
+    Without a unit (when a step is undone) only the directory is written. Raises OSError when the kernel refuses.
+    """
+    host.make_dir(directory)
+    parent = directory.rpartition("/")[0]
+    if not (host.read(f"{directory}/cpuset.mems") or "").strip():
+        mems = (host.read(f"{parent}/cpuset.effective_mems") or "").strip()
+        host.write_value(f"{directory}/cpuset.mems", mems)
+    give(host, directory, wanted, follow=bool(unit))
+    if unit:
+        gather(host, directory, unit)
+
+
+def give(host: Host, directory: str, wanted: frozenset[int], *, follow: bool) -> None:
+    """Write a directory's CPUs. With ``follow`` the directories below stay within: one that had all CPUs gets all again.
+
+    Meanwhile the directory keeps its previous CPUs too: no other directory has got them yet.
+    """
+    requested = cpus(host, directory).requested or frozenset()
+    for inner in cgroup.below(host, directory) if follow else ():
+        own = cpus(host, inner).requested
+        if not own:
+            continue
+        target = wanted if own == requested else own & wanted or wanted
+        if target != own:
+            write_cpus(host, directory, requested | wanted)
+            give(host, inner, target, follow=True)
+    write_cpus(host, directory, wanted)
+
+
+def write_cpus(host: Host, directory: str, wanted: frozenset[int]) -> None:
+    """Write cpuset.cpus where it differs."""
+    if cpus(host, directory).requested != wanted:
+        host.write_value(f"{directory}/cpuset.cpus", cpuset.format(wanted))
+
+
+def gather(host: Host, directory: str, unit: str) -> None:
+    """Move the processes of a unit into its directory, and then those that were forked meanwhile."""
+    for dummy in range(ROUNDS):
+        strays = [process for processes in outside(host, unit, itself=True).values() for process in processes]
+        for process in strays:
+            move(host, process, directory)
+        if not strays:
+            return
+
+
+def move(host: Host, process: str, directory: str) -> None:
+    """Move one process with all its threads; no error if the process has ended."""
+    try:
+        host.write_value(f"{directory}/cgroup.procs", process)
+    except OSError as error:
+        if error.errno != errno.ESRCH:
+            raise
+
+
+def dissolve(host: Host, directory: str) -> None:
+    """Remove a directory and move its processes to the parent; a directory that still holds a container's stays, with all CPUs."""
+    if not host.is_dir(directory):
+        return
+    parent = directory.rpartition("/")[0]
+    above = cpus(host, parent).effective
+    if above and cgroup.below(host, directory):
+        give(host, directory, above, follow=True)
+    for dummy in range(ROUNDS):
+        processes = (host.read(f"{directory}/cgroup.procs") or "").split()
+        for process in processes:
+            move(host, process, parent)
+        if not processes:
+            break
+    try:
+        host.remove_dir(directory)
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise

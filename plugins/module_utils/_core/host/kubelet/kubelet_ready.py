@@ -1,0 +1,141 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Whether a node is Ready: asked of the API server in the kubelet's own kubeconfig, with the certificate of the kubelet.
+
+Nothing of a kubeconfig is in a message but paths, the server's address and names of keys.
+"""
+
+from __future__ import annotations
+
+import base64
+import calendar
+import json
+import posixpath
+import time
+import typing as t
+import urllib.parse
+
+from ...model.values.errors import CorralError
+from ...model.values.records import NamedTuple
+from ..files import Host, Unreadable
+from . import kubelet_node
+from .http_answer import Tls
+
+SECONDS = 5.0
+LONGEST = 4 << 20  # bytes: a node lists its images
+PORT = 443
+TIME = "%Y-%m-%dT%H:%M:%SZ"
+# A server is asked only as it is named, with its certificate verified, and without a detour.
+UNSUPPORTED = ("insecure-skip-tls-verify", "tls-server-name", "proxy-url")
+
+
+class Unknown(Exception):
+    """Whether the node is Ready cannot be told, and why."""
+
+
+class Server(NamedTuple):
+    """An API server and how to speak to it; ``path`` comes before that of each request."""
+
+    address: str
+    port: int
+    path: str
+    tls: Tls
+
+
+class Readiness(NamedTuple):
+    """Whether the node is Ready (None: not known), why not, and when the kubelet last reported (epoch seconds)."""
+
+    ready: t.Optional[bool]
+    said: str = ""
+    reported: float = 0.0
+
+
+def node_name(host: Host, flags: t.Mapping[str, str]) -> str:
+    """The name under which a kubelet registers its node."""
+    return (flags.get("hostname-override") or host.read("/proc/sys/kernel/hostname") or "").strip().lower()
+
+
+def readiness(host: Host, kubeconfig: str, node: str) -> Readiness:
+    """What the API server says of a node now. Never raises."""
+    try:
+        server = server_of(host, kubeconfig)
+        path = f"{server.path}/api/v1/nodes/{urllib.parse.quote(node, safe='')}"
+        status, text = host.ask(server.address, server.port, path, SECONDS, server.tls, LONGEST)
+        if status != 200:
+            said = f"status {status}" if status else " ".join(text.split())[:200]
+            raise Unknown(f"https://{server.address}:{server.port}{path}: {said}")
+        return of_node(text)
+    except Unknown as error:
+        return Readiness(None, str(error))
+
+
+def of_node(text: str) -> Readiness:
+    """The condition Ready of a node object. Raises Unknown."""
+    try:
+        conditions = json.loads(text)["status"]["conditions"]
+        (found,) = [one for one in conditions if one["type"] == "Ready"]
+        reported = calendar.timegm(time.strptime(found["lastHeartbeatTime"], TIME))
+    except (ValueError, LookupError, TypeError):
+        raise Unknown("the API server's answer has no condition Ready") from None
+    if found.get("status") == "True":
+        return Readiness(True, "", float(reported))
+    said = " ".join(f"{found.get('reason')}: {found.get('message')}".split())[:200]
+    return Readiness(False, f"Ready is {found.get('status')}, {said}", float(reported))
+
+
+def server_of(host: Host, kubeconfig: str) -> Server:
+    """The server of a kubeconfig's current context, with the files of its user's certificate. Raises Unknown."""
+    try:
+        # A file with secrets is not among what a tick keeps.
+        text = host.unrecorded(lambda: host.attempt(host.read, kubeconfig))
+        if isinstance(text, Unreadable):
+            raise Unknown(str(text))
+        data = None if text is None else kubelet_node.load(text, kubeconfig)
+    except CorralError:
+        raise Unknown(f"{kubeconfig} is not YAML, or PyYAML is not installed") from None
+    if data is None:
+        raise Unknown(
+            f"{kubeconfig}: {kubelet_node.why_none(host, kubeconfig)}" if text is None else f"{kubeconfig} is empty"
+        )
+    try:
+        context = named(data, "contexts", "context", data["current-context"])
+        cluster = named(data, "clusters", "cluster", context["cluster"])
+        user = named(data, "users", "user", context["user"])
+        url = urllib.parse.urlsplit(cluster["server"])
+        address, port = url.hostname or "", url.port or PORT
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise Unknown(f"{kubeconfig} names no server and user in its current context") from None
+    odd = [key for key in UNSUPPORTED if cluster.get(key)]
+    if url.scheme != "https" or not address or odd:
+        raise Unknown(f"{kubeconfig}: {' and '.join(odd) or 'its server'} is not supported")
+    return Server(address, port, url.path.rstrip("/"), tls_of(kubeconfig, cluster, user))
+
+
+def named(data: t.Any, kind: str, key: str, name: str) -> dict[str, t.Any]:
+    """The entry of a list of a kubeconfig with this name. Raises LookupError, TypeError."""
+    found = next(one[key] for one in [*data[kind], {"name": name, key: None}] if one["name"] == name)
+    if not isinstance(found, dict):
+        raise TypeError(kind)
+    return found
+
+
+def tls_of(kubeconfig: str, cluster: t.Mapping[str, t.Any], user: t.Mapping[str, t.Any]) -> Tls:
+    """How to prove who asks, and how the server does. Raises Unknown."""
+
+    def path(value: object) -> str:
+        return posixpath.join(posixpath.dirname(kubeconfig), str(value)) if value else ""
+
+    certificate, key = path(user.get("client-certificate")), path(user.get("client-key"))
+    if not certificate or not key:
+        raise Unknown(f"{kubeconfig}: its user has no client-certificate and client-key, which name files")
+    try:
+        # What is not ASCII is a comment, which ssl does not take.
+        data = base64.b64decode(str(cluster.get("certificate-authority-data") or ""), validate=True)
+        authority = data.decode("ascii", "ignore")
+    except ValueError:
+        raise Unknown(f"{kubeconfig}: certificate-authority-data is not base64") from None
+    file = "" if authority else path(cluster.get("certificate-authority"))
+    return Tls(certificate, key, verified=True, authority=authority, authority_file=file)

@@ -1,0 +1,88 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""sysctl.d(5): which file sets which key, and which file wins."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...model.pids import task_budget
+from ...model.values.records import NamedTuple
+from .. import kernel_text
+from ..files import Host
+
+if t.TYPE_CHECKING:
+    from ...model.profile.profile import Pids
+
+FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d")
+
+
+class Entry(NamedTuple):
+    """One assignment: the file that makes it and the value."""
+
+    file: str
+    value: str
+
+
+def path_of(key: str) -> str:
+    """ "kernel.pid_max" → "/proc/sys/kernel/pid_max"."""
+    return "/proc/sys/" + key.replace(".", "/")
+
+
+def live(host: Host, key: str) -> t.Optional[int]:
+    """The value in force, None when it cannot be read."""
+    text = (host.read(path_of(key)) or "").strip()
+    return kernel_text.count(text)
+
+
+def task_limits(host: Host, pids: Pids, before: t.Mapping[str, str]) -> dict[str, t.Optional[int]]:
+    """The limits of tasks in force on the machine; those that are no longer declared as they were ``before`` (by file)."""
+    kept = {key: before[path_of(key)] for key in task_budget.LIMITS if path_of(key) in before}
+    return task_budget.coming(pids, {key: live(host, key) for key in task_budget.LIMITS}, kept)
+
+
+def running_tasks(host: Host) -> t.Optional[int]:
+    """How many tasks (processes and threads) there are: the fourth field of proc_loadavg(5)."""
+    fields = (host.read("/proc/loadavg") or "").split()
+    total = fields[3].rpartition("/")[2] if len(fields) > 3 else ""
+    return kernel_text.count(total)
+
+
+def later_entries(host: Host, keys: t.Container[str], ours: str) -> dict[str, Entry]:
+    """For each key the last assignment of a file that sorts after ours and so wins at the next boot."""
+    name = ours.rpartition("/")[2]
+    return entries(host, keys, [file for file in files_in_order(host) if file.rpartition("/")[2] > name])
+
+
+def persistent_entries(
+    host: Host, keys: t.Container[str], ours: str, folders: t.Sequence[str] = FOLDERS
+) -> dict[str, Entry]:
+    """For each key the last assignment of all files but ours that are still there after a reboot."""
+    persistent = [folder for folder in folders if not folder.startswith("/run/")]
+    return entries(host, keys, [file for file in files_in_order(host, persistent) if file != ours])
+
+
+def files_in_order(host: Host, folders: t.Sequence[str] = FOLDERS) -> list[str]:
+    """The files in the order in which they are read: by name, and of one name that of the first folder."""
+    files: dict[str, str] = {}
+    for folder in folders:
+        for name in host.names(folder):
+            if name.endswith(".conf"):
+                files.setdefault(name, f"{folder}/{name}")
+    return [files[name] for name in sorted(files)]
+
+
+def entries(host: Host, keys: t.Container[str], files: t.Iterable[str]) -> dict[str, Entry]:
+    """For each key the last assignment of these files."""
+    found = {}
+    for file in files:
+        for line in (host.read(file) or "").splitlines():
+            left, equals, value = line.strip().partition("=")
+            # A leading dash ignores errors; slashes and dots are the same here (sysctl.d(5)).
+            key = left.strip().lstrip("-").strip().replace("/", ".")
+            if equals and key in keys:
+                found[key] = Entry(file, value.strip())
+    return found

@@ -1,0 +1,395 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The cpu manager: the tree of slices that gives each pool its CPUs (cgroup v2, systemd.resource-control(5)).
+
+Persistent by drop-ins, live by properties and, for exclusive CPUs, by the kernel's partitions
+(cgroup-v2.rst, cpuset.cpus.partition). All are compared; live values with those that the kernel has in force. cgroup v1 has a
+file of its own, cpu_v1.py.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...host import cgroup, systemd
+from ...host.files import Host
+from ...model.cpu import partitions, pools, slices, unmanaged_groups
+from ...model.cpu.partitions import MEMBER
+from ...model.plan import make_step
+from ...model.plan.context import Context
+from ...model.plan.places import Place, dropins
+from ...model.plan.plan import CPUS, EMPTY_SLICES, FILES, RELEASE, UNCHANGEABLE, Change, Part, Step
+from ...model.profile.profile import Cpu, Profile
+from ...model.profile.profile_workloads import RUNNING
+from ...model.profile.schema_types import AGENT_SLICE, CORRAL_SLICE, EXCLUSIVE_PREFIX, SHARED_PREFIX
+from ...model.systemd import unit_property
+from ...model.systemd.unit_file import unit_in
+from ...model.systemd.unit_property import control_file, dropin
+from ...model.values import cpuset
+from ...model.workload import grants
+from ...model.workload.grants import ISOLATED_SLICE, is_exclusive, workload_of
+from ..manager import Manager
+from . import cpu_moves
+from .cpu_dropins import (
+    dropin_change,
+    in_boot_change,
+    kept_by_others,
+    next_start_change,
+    override_change,
+    target_change,
+)
+from .cpu_moves import CONTROLLER, Moves
+from .cpu_observed import CPUSET, NAME, TARGET, Observation, UnitState, Wanted, observe
+
+if t.TYPE_CHECKING:
+    from ...model.profile.node_as_profile import ProfileFragment
+    from ...model.topology.topology import Topology
+
+SUBTREE_CONTROL = f"{cgroup.ROOT}/cgroup.subtree_control"
+WRITES = (
+    dropins(NAME),
+    Place("property", r"[^/]+\.(slice|scope|service)", "AllowedCPUs=.*"),
+    Place("unit", rf"({EXCLUSIVE_PREFIX}(?!isolated\.)|{SHARED_PREFIX})[^/]+\.slice", "stop", volatile=True),
+    Place("unit", r"[^/]+\.slice", "start|stop"),
+    Place(
+        "partition", rf"{cgroup.ROOT}/{EXCLUSIVE_PREFIX}[^/]+\.slice/cpuset\.cpus\.partition", "member|root|isolated"
+    ),
+    # A shared or reserved slice that was made a partition by hand: no original to restore, it ends with the control group.
+    Place("partition", rf"{cgroup.ROOT}/[^/]+\.(slice|scope)/cpuset\.cpus\.partition", MEMBER, volatile=True),
+    # For the slices with AllowedCPUs=, as systemd does: nothing to restore.
+    Place("controller", SUBTREE_CONTROL, r"\+cpuset", volatile=True),
+    Place("cpuset", rf"{cgroup.CPUSETS}/(init\.scope|[^/]+\.slice)"),
+)
+
+
+def plan(host: Host, context: Context) -> Part:
+    """The cpu manager's part of the plan; a profile without ``cpu`` has none."""
+    cpu = context.profile.cpu
+    if cpu is None:
+        return Part((), frozenset())
+    if not systemd.runs(host):
+        return slices.unreadable("systemd does not run here, so no slice has CPUs of its own", cgroup.ROOT)
+    now = slices.wanted_cpus(cpu, context.pools, context.grants)
+    now = slices.with_agent(now, context.pools, cgroup.exists(host, AGENT_SLICE))
+    if cgroup.unified(host):
+        persistent = slices.wanted_cpus(cpu, context.persistent_pools, grants.persistent(context.grants))
+        persistent = slices.with_agent(persistent, context.persistent_pools)
+        at_boot = context.topology.isolated or cpuset.EMPTY
+        kinds = partitions.wanted(cpu, now, at_boot)
+        confine = cpu.unmanaged == "confine"
+        needs = context.workloads.needs if context.workloads is not None else ()
+        differs = any(now.get(unit, cpus) != cpus for unit, cpus in persistent.items())
+        by_run = differs or any(need.cpus and need.workload.hold == RUNNING for need in needs)
+        wanted = Wanted(now, persistent, context.pools.reserved, kinds, context.pools.online, confine, at_boot, by_run)
+        part = decide(wanted, observe(host, wanted, context.original_cpus), context)
+        small = small_pool(cpu, context)
+        return part._replace(changes=(*part.changes, small)) if small else part
+    from . import cpu_v1  # Imported here: a node with cgroup v2 does not load it.
+
+    return cpu_v1.plan(host, context, now)
+
+
+def small_pool(cpu: Cpu, context: Context) -> t.Optional[Change]:
+    """The item of a shared pool that is too small beside the grants: no workload loses its own CPUs because others went offline."""
+    shared = pools.workload_cpus(context.pools)
+    if not context.pools.exclusive or len(shared) >= cpu.min_shared:
+        return None
+    offline = cpuset.format(context.topology.offline_present)
+    return Change(
+        NAME, CORRAL_SLICE, "cpu.shared.min_cpus", f"{len(shared)} CPUs ({cpuset.format(shared)})", f"{cpu.min_shared} CPUs",
+        f"CPUs {offline} are offline: bring them online, or stop a workload. Grants stay, and no start gets CPUs of its own",
+        f"{cgroup.path_of(CORRAL_SLICE)}/cpuset.cpus", (), UNCHANGEABLE,
+    )  # fmt: skip
+
+
+def refused_for_boot(host: Host, context: Context) -> dict[str, str]:
+    """The slices that the kernel makes no partition of because of isolcpus=, and why."""
+    cpu = context.profile.cpu
+    at_boot = context.topology.isolated or cpuset.EMPTY
+    if cpu is None or not at_boot:
+        return {}
+    units = slices.wanted_cpus(cpu, context.pools, context.grants)
+    found = {}
+    for unit, kind in partitions.wanted(cpu, units, at_boot).items():
+        state = partitions.PartitionState(True, cgroup.partition(host, unit), units[unit], frozenset())
+        found[unit] = partitions.housekeeping_conflict(kind, state, at_boot)
+    return {unit: reason for unit, reason in found.items() if reason}
+
+
+def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
+    """The changes that make the slice tree as wanted."""
+    profile, seen = wanted, with_neighbours(wanted, seen, context)
+    wanted = without_masked(without_foreign(wanted, seen.foreign & wanted.online), seen)
+    moves = cpu_moves.plan_moves(wanted, seen, context)
+    changes = [controller_change()] if seen.without_cpusets else []
+    changes += slice_changes(wanted, seen)
+    changes += partition_changes(wanted, seen, context, moves)
+    changes += partitions_by_systemd(wanted, seen)
+    ended = ended_changes(wanted, seen, context, moves)
+    changes += ended
+    changes += filter(None, [target_change(profile.persistent, seen)])
+    changes += unmanaged_changes(wanted, seen, moves)
+    ending = (step for change in ended if change.subject in moves.stopped for step in change.steps)
+    baseline = [
+        make_step.unit_property(unit, "AllowedCPUs", "", RELEASE)
+        for unit in wanted.persistent
+        if kept_by_others(unit, wanted, seen)
+    ]
+    return Part(
+        cpu_moves.with_moves(changes, moves.writes, moves.starting, seen, wanted),
+        owned_by(profile, seen, moves.placed),
+        manager=NAME,
+        baseline=tuple(baseline),
+        gone=frozenset(step.key for step in ending if step.kind != "folder"),
+    )
+
+
+def with_neighbours(wanted: Wanted, seen: Observation, context: Context) -> Observation:
+    """The observation without the unmanaged groups that do not run, request no CPUs, and may start on no CPUs that are open to them."""
+    open_to_all = cpuset.EMPTY.union(
+        *(cpus for unit, cpus in wanted.exclusive.items() if not kept_by_kernel(unit, wanted, seen))
+    )
+    others = (one for one in seen.unmanaged if not unmanaged_groups.is_the_kubelets(one.name, context.profile))
+    found = (one for one in others if one.populated or one.requested or unmanaged_groups.may_start_on(one, open_to_all))
+    # A partition has what it requests, also what partitions in it took from its effective CPUs.
+    foreign = seen.foreign & wanted.online
+    taken = (one._replace(cpus=one.requested & foreign) if one.is_partition else one for one in found)
+    return seen._replace(unmanaged=tuple(taken))
+
+
+def slice_changes(wanted: Wanted, seen: Observation) -> list[Change]:
+    """The changes of the slices' CPUs, in force and in files."""
+    found: list[t.Optional[Change]] = [masked_change(unit, state) for unit, state in seen.units.items() if state.mask]
+    for unit, cpus in wanted.now.items():
+        found.append(live_change(unit, cpus, seen) or next_start_change(unit, wanted, seen))
+    for unit in wanted.persistent:
+        found += [change(unit, wanted, seen) for change in (dropin_change, override_change, in_boot_change)]
+    return list(filter(None, found))
+
+
+def partitions_by_systemd(wanted: Wanted, seen: Observation) -> t.Iterator[Change]:
+    """The items of slices of which systemd's files make another kind of partition."""
+    for unit in wanted.now:
+        kind = wanted.partitions.get(unit, MEMBER)
+        for found in seen.units[unit].by_systemd[-1:]:
+            if found.value not in ("", kind):
+                yield partitions.foreign_change(unit, kind, found.value, found.file)
+
+
+def ended_changes(wanted: Wanted, seen: Observation, context: Context, moves: Moves) -> list[Change]:
+    """The items of the slices whose workloads have no CPUs of their own any more, and of files of others that give such a slice some."""
+    left = slices.left_over(wanted.now, seen.units)
+    settled = {grant.workload for grant in context.grants}
+    if context.workloads is not None:
+        settled |= {grant.workload for grant in context.workloads.checkpoint.grants} | context.workloads.released
+    there = [unit for unit in left if seen.units[unit].exists or unit in moves.stopped]
+    found = [left_change(unit, seen) for unit in there if not is_waiting(unit, seen.units[unit], settled)]
+    return found + [foreign_file(unit, seen) for unit in left if has_foreign_file(unit, seen)]
+
+
+def unmanaged_changes(wanted: Wanted, seen: Observation, moves: Moves) -> list[Change]:
+    """The items of the control groups that the profile does not name."""
+    own, shared = wanted.exclusive, wanted.now[CORRAL_SLICE]
+    shown = unmanaged_groups.reported(seen.unmanaged, own, shared, moves.confined)
+    refused = [one.name for one in shown if wanted.confine and one.name not in moves.confined]
+    following = {name: one.wanted for name, one in moves.placed.items() if name not in moves.confined}
+    return unmanaged_groups.changes_of(shown, own, shared, moves.confined, refused, following)
+
+
+def kept_by_kernel(unit: str, wanted: Wanted, seen: Observation) -> bool:
+    """Whether the kernel keeps others off a slice's CPUs, or is to: not where partitions are off, or isolcpus= is in the way."""
+    kind, state = wanted.partitions.get(unit), seen.units[unit]
+    if kind is None:
+        return False
+    found = partitions.PartitionState(state.exists, state.partition, state.cpus.requested, seen.rest)
+    return not partitions.housekeeping_conflict(kind, found, wanted.at_boot)
+
+
+def without_foreign(wanted: Wanted, foreign: frozenset[int]) -> Wanted:
+    """The CPUs of shared and reserved slices without those that foreign partitions have (possible from kernel 7.0 on).
+
+    To ask for those as well changes nothing, and would fail every plan until the partition is gone. A pool of which nothing is
+    left runs with the other one.
+    """
+    if not foreign:
+        return wanted
+    rest = cpuset.EMPTY.union(*(cpus for unit, cpus in wanted.now.items() if not is_exclusive(unit))) - foreign
+    now = {unit: cpus if is_exclusive(unit) else (cpus - foreign) or rest or cpus for unit, cpus in wanted.now.items()}
+    return wanted._replace(now=now)
+
+
+def without_masked(wanted: Wanted, seen: Observation) -> Wanted:
+    """The CPUs of the slices that can run: systemd refuses each change of one that is masked, and nothing starts in it."""
+    masked = {unit for unit, state in seen.units.items() if state.mask}
+    if not masked:
+        return wanted
+    now, persistent = (
+        {unit: cpus for unit, cpus in units.items() if unit not in masked} for units in (wanted.now, wanted.persistent)
+    )
+    return wanted._replace(now=now, persistent=persistent)
+
+
+def controller_change() -> Change:
+    """The item of a root control group that some program has taken the cpusets from."""
+    step = make_step.controller(SUBTREE_CONTROL, CPUSET, "+", CPUS, CONTROLLER)
+    reason = "the kernel gives no control group CPUs of its own: a program has switched the controller off, and systemd does not look again"
+    return Change(NAME, SUBTREE_CONTROL, CPUSET, "off", "on", reason, SUBTREE_CONTROL, (step,))
+
+
+def masked_change(unit: str, state: UnitState) -> Change:
+    """The item of a slice that is masked and does not run."""
+    reason = f"nothing starts in it, and it gets no CPUs: systemctl unmask {unit}, or take it out of the profile"
+    return Change(NAME, unit, "state", "masked", "active", reason, state.mask, (), UNCHANGEABLE)
+
+
+def is_waiting(unit: str, state: UnitState, settled: t.Container[t.Optional[str]]) -> bool:
+    """Whether an empty slice is there for a unit that runs elsewhere until its next start, which would end if the slice stopped, or for
+    one that is about to start: its workload has been granted nothing yet.
+    """
+    starts = state.has_holder and workload_of(unit) not in settled
+    return (state.awaited or starts) and not state.populated
+
+
+def left_change(unit: str, seen: Observation) -> Change:
+    """The item of a slice whose workload lost its CPUs: an empty one stops, a populated one shares until its restart."""
+    state = seen.units[unit]
+    if not state.populated:
+        stop = make_step.unit(unit, "stop", EMPTY_SLICES, 80, optional=True)
+        reason = "no workload has CPUs of its own in this slice any more"
+        if not state.exists or state.at_start(unit):
+            actual = f"would start with CPUs {cpuset.format(state.at_start(unit))}"
+            steps = (*taken_back(unit, state), stop)
+            return Change(NAME, unit, "state", actual, "inactive", reason, state.settings[-1].file, steps)
+        return Change(NAME, unit, "state", "active", "inactive", reason, cgroup.path_of(unit), (stop,))
+    return Change(
+        NAME, unit, "placement", unmanaged_groups.shown_running(state.cpus.effective or cpuset.EMPTY, state.processes), "stopped",
+        "no workload of this name has CPUs of its own, so it runs on the shared pool: stop it, then start it "
+        "(corral explain says what a start gets)",
+        cgroup.path_of(unit), (), UNCHANGEABLE, "next start", "service restart",
+    )  # fmt: skip
+
+
+def taken_back(unit: str, state: UnitState) -> tuple[Step, ...]:
+    """The steps that take back all that was set of a slice's CPUs, recorded or not, as they run."""
+    live = unit_property.live_file_removal(unit, "AllowedCPUs")
+    files = [dropin(unit, NAME)] if state.dropin is not None else []
+    return (
+        make_step.unit_property(unit, "AllowedCPUs", "", RELEASE),
+        *unit_property.removal(unit, "AllowedCPUs", state.settings),
+        *(make_step.file(path, None, FILES, reload=True) for path in files),
+        *(make_step.folder(path.rpartition("/")[0], FILES, 1) for path in files),
+        live,
+        make_step.folder(live.target.rpartition("/")[0], FILES, live.order + 1),
+    )
+
+
+def has_foreign_file(unit: str, seen: Observation) -> bool:
+    """Whether a file that neither Corral nor set-property wrote assigns CPUs to an exclusive slice that no workload has."""
+    state = seen.units[unit]
+    return bool(systemd.merged_cpus(state.settings)) and not systemd.cpus_at_start(unit, state.settings)
+
+
+def foreign_file(unit: str, seen: Observation) -> Change:
+    """The item of such a file."""
+    settings = seen.units[unit].settings
+    cpus = cpuset.format(systemd.merged_cpus(settings) or ())
+    reason = "a slice of this name gets its CPUs from Corral alone: remove this file, then systemctl daemon-reload"
+    return Change(NAME, unit, "AllowedCPUs at its start", cpus, None, reason, settings[-1].file, (), UNCHANGEABLE)
+
+
+def live_change(unit: str, cpus: frozenset[int], seen: Observation) -> t.Optional[Change]:
+    """The change of a unit's CPUs in force; its steps are the hand-over's."""
+    state = seen.units[unit]
+    location = f"{cgroup.path_of(unit)}/cpuset.cpus"
+    if not state.exists:
+        return Change(
+            NAME, unit, "AllowedCPUs", None, cpuset.format(cpus), "the pool's slice does not run yet", location
+        )
+    requested, effective = state.cpus
+    if requested == cpus and effective == cpus:
+        return None
+    if requested == cpus:
+        return Change(
+            NAME, unit, "cpuset.cpus.effective", cpuset.format(effective or ()), cpuset.format(cpus),
+            "the CPUs in force are not those that the slice requests", f"{cgroup.path_of(unit)}/cpuset.cpus.effective",
+        )  # fmt: skip
+    shown = cpuset.format(requested) if requested else f"all ({cpuset.format(effective or ())})"
+    return Change(NAME, unit, "AllowedCPUs", shown, cpuset.format(cpus), reason_of(unit, state, cpus), location)
+
+
+def partition_changes(wanted: Wanted, seen: Observation, context: Context, moves: Moves) -> list[Change]:
+    """The changes of the partitions: of slices that are to become one, and of those that are to end."""
+    changes, moving = [], moves.units
+    for unit, state in seen.units.items():
+        kind = wanted.partitions.get(unit, MEMBER)
+        if kind == MEMBER and state.partition in (None, MEMBER):
+            continue
+        target = cgroup.partition_file(unit)
+        requested = state.cpus.requested
+        offline = unit in moving and requested is not None and not requested & wanted.online
+        found = partitions.PartitionState(state.exists, state.partition, requested, seen.rest, offline)
+        attempt = context.attempts.get(target)
+        if state.cpus.requested == wanted.now.get(unit) and partitions.housekeeping_conflict(
+            kind, found, wanted.at_boot
+        ):
+            continue
+        change = partitions.change(unit, target, kind, found, moves.rivals)
+        if change is None:
+            continue
+        if attempt is not None and unit not in moving and partitions.too_soon(attempt, context):
+            change = change._replace(steps=(), verdict=UNCHANGEABLE)
+        changes.append(change)
+    return changes
+
+
+def reason_of(unit: str, state: UnitState, cpus: frozenset[int]) -> str:
+    """The file that assigns other CPUs, as far as files show it."""
+    by_hand = unit_property.set_by_hand(unit, "AllowedCPUs", state.settings)
+    if by_hand is not None and systemd.merged_cpus(state.settings) != cpus:
+        return f"{by_hand.file} sets {by_hand.value or 'nothing'} (systemctl set-property)"
+    return "its CPUs are not the pool's"
+
+
+def owned_by(wanted: Wanted, seen: Observation, placed: t.Iterable[str]) -> frozenset[str]:
+    """The keys of everything that this manager holds for the profile, the CPUs of unmanaged units that are ``placed`` among it.
+
+    The slice of a workload that lost its CPUs is held until it is empty; then it stops.
+    """
+    owned = {f"file:{dropin(TARGET, NAME)}"}
+    for unit in wanted.persistent:
+        owned |= {f"file:{dropin(unit, NAME)}", f"file:{control_file(unit, 'AllowedCPUs', runtime=False)}"}
+    left = [unit for unit in slices.left_over(wanted.now, seen.units) if seen.units[unit].populated]
+    for unit in (*wanted.now, *left, AGENT_SLICE):
+        owned |= {
+            f"property:{unit}:AllowedCPUs",
+            f"unit:{unit}",
+            f"cpuset:{cgroup.path_of(unit, cgroup.CPUSETS)}",  # from before a boot with v1
+        }
+    owned |= {f"partition:{cgroup.partition_file(unit)}" for unit in (*wanted.exclusive, *left)}
+    unmanaged = [one.name for one in seen.unmanaged] if wanted.confine else placed
+    owned |= {f"property:{name}:AllowedCPUs" for name in unmanaged}
+    return frozenset(owned)
+
+
+# Its entry for the registry
+
+
+def key_of(change: Change, declared: Profile) -> str:
+    """The key that a change follows from; the section, where several keys lead to it."""
+    unit = unit_in(change.subject)
+    if declared.cpu is not None and unit in (*declared.cpu.reserved.slices, AGENT_SLICE):
+        return "cpu.reserved"
+    return "cpu.isolated" if unit == ISOLATED_SLICE else "cpu"
+
+
+def describe(host: Host, topology: Topology) -> t.Sequence[ProfileFragment]:
+    """The pools of CPUs as the slices have them."""
+    from . import cpu_described  # Imported here: no plan needs it.
+
+    return cpu_described.describe(host, topology)
+
+
+MANAGER = Manager(NAME, plan, WRITES, live="AllowedCPUs", key_of=key_of, describe=describe)

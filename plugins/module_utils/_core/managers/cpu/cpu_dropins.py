@@ -1,0 +1,141 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The files of the cpu manager: drop-ins that keep the CPUs of units over a reboot, and start the slices at boot."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...host import systemd
+from ...model.cpu.slices import described
+from ...model.plan.plan import UNCHANGEABLE, Change
+from ...model.profile.schema_types import AGENT_SLICE
+from ...model.systemd import unit_property
+from ...model.systemd.unit_file import file_change, section_of, unit_text
+from ...model.systemd.unit_property import Setting, control_file, dropin
+from ...model.values import cpuset
+from ...model.workload.grants import is_exclusive
+from .cpu_observed import IN_BOOT, NAME, TARGET, Observation, Wanted
+
+NEXT_START = "AllowedCPUs at its next start"
+
+
+def assigned(cpus: frozenset[int]) -> tuple[str, str]:
+    """What the drop-in assigns. Lists add up over drop-ins, so it begins with an empty assignment."""
+    return "", cpuset.format(cpus)
+
+
+def dropin_text(unit: str, cpus: frozenset[int]) -> str:
+    """The drop-in of a unit."""
+    description = [("Unit", [f"Description={described(unit)}"])] if described(unit) else []
+    return unit_text(*description, (section_of(unit), [f"AllowedCPUs={value}" for value in assigned(cpus)]))
+
+
+def kept_by_others(unit: str, wanted: Wanted, seen: Observation) -> bool:
+    """Whether other files give a unit its CPUs at the next boot: Corral's drop-in is not needed then.
+
+    A persistent set-property hides what is set live, which has to differ from it while a workload holds CPUs for a run.
+    """
+    state, cpus = seen.units[unit], wanted.persistent.get(unit, wanted.now.get(unit))
+    if described(unit) or (wanted.by_run and unit_property.set_by_hand(unit, "AllowedCPUs", state.settings)):
+        return False
+    return unit_property.kept_by_others(
+        state.dropin, state.settings, lambda others: systemd.merged_cpus(others) == cpus
+    )
+
+
+def dropin_change(unit: str, wanted: Wanted, seen: Observation) -> t.Optional[Change]:
+    """The change of the drop-in that keeps the CPUs over a reboot."""
+    path, cpus = dropin(unit, NAME), wanted.persistent[unit]
+    if kept_by_others(unit, wanted, seen):
+        return None
+    return file_change(
+        NAME, path, seen.units[unit].dropin, dropin_text(unit, cpus), reason=f"keeps {unit}'s CPUs over a reboot"
+    )
+
+
+def override_change(unit: str, wanted: Wanted, seen: Observation) -> t.Optional[Change]:
+    """Another file that wins at the next reload over Corral's drop-in, or over the one that Corral would write.
+
+    While the CPUs differ from those wanted ``now`` the live item names what set-property left, and removes it.
+    """
+    state, cpus, now = seen.units[unit], wanted.persistent[unit], wanted.now.get(unit)
+    by_hand = unit_property.set_by_hand(unit, "AllowedCPUs", state.settings)
+    if wanted.by_run and by_hand is not None and now == cpus and state.cpus.requested == now:
+        reason = "it hides what is set live while a workload holds CPUs for a run"
+        steps = unit_property.removal(unit, "AllowedCPUs", state.settings)
+        shown = by_hand.value or "none"
+        return Change(NAME, unit, "AllowedCPUs by set-property", shown, "Corral's drop-in", reason, by_hand.file, steps)
+    if state.dropin not in (None, dropin_text(unit, cpus)) or kept_by_others(unit, wanted, seen):
+        return None
+    return unit_property.later_change(
+        NAME,
+        unit,
+        "AllowedCPUs",
+        state.settings,
+        cpuset.format(cpus),
+        values=assigned(cpus),
+        meaning=lambda coming: cpuset.format(systemd.merged_cpus(coming) or ()),
+        differs_now=state.exists and state.cpus.requested != now,
+    )
+
+
+def after_reload(
+    unit: str, live: frozenset[int], settings: t.Sequence[Setting]
+) -> tuple[t.Optional[frozenset[int]], str]:
+    """The CPUs that a unit has once systemd reads its files, if these are set ``live``, and the last file that assigns some.
+
+    What a persistent set-property left is taken as removed: it has the live file's name, and hides it.
+    """
+    control = control_file(unit, "AllowedCPUs", runtime=True)
+    hidden = (control, control_file(unit, "AllowedCPUs", runtime=False))
+    others = [item for item in settings if item.file not in hidden]
+    name = control.rpartition("/")[2]
+    later = [item for item in others if ".d/" in item.file and item.file.rpartition("/")[2] > name]
+    earlier = [item for item in others if item not in later]
+    found = [*earlier, Setting(control, ""), Setting(control, cpuset.format(live)), *later]
+    return systemd.merged_cpus(found), found[-1].file
+
+
+def next_start_change(unit: str, wanted: Wanted, seen: Observation) -> t.Optional[Change]:
+    """The change of a unit whose CPUs in force are right, and whose files would give it other CPUs at its next start or daemon-reload.
+
+    The files have the CPUs for the time when no grant for a run exists. What was set live is gone after a boot, and is not set as
+    long as the unit has the right CPUs.
+    """
+    persistent, cpus = wanted.persistent.get(unit), wanted.now[unit]
+    if persistent == cpus or (persistent is None and not is_exclusive(unit)):
+        return None
+    settings = seen.units[unit].settings
+    control = control_file(unit, "AllowedCPUs", runtime=True)
+    live = systemd.merged_cpus(item for item in settings if item.file == control)
+    coming, last = after_reload(unit, cpus, settings)
+    if coming != cpus:
+        reason = f"a workload holds some of these while it runs, and {last} wins over what is set live: remove it"
+        actual = cpuset.format(coming or ())
+        return Change(NAME, unit, NEXT_START, actual, cpuset.format(cpus), reason, last, (), UNCHANGEABLE)
+    if live == cpus:
+        return None
+    reason = "a workload holds some of these while it runs"
+    return Change(NAME, unit, NEXT_START, cpuset.format(live or persistent or ()), cpuset.format(cpus), reason, control)
+
+
+def in_boot_change(unit: str, wanted: Wanted, seen: Observation) -> t.Optional[Change]:
+    """The item of a file that gives a unit other CPUs until a boot is complete, whatever is set live (systemd.resource-control(5))."""
+    settings, cpus = seen.units[unit].in_boot, wanted.persistent[unit]
+    coming = systemd.merged_cpus(settings)
+    if not settings or coming in (cpus, cpuset.EMPTY):
+        return None
+    file = settings[-1].file
+    reason = f"until a boot is complete it wins over AllowedCPUs=: remove it from {file}"
+    return Change(NAME, unit, IN_BOOT, cpuset.format(coming or ()), cpuset.format(cpus), reason, file, (), UNCHANGEABLE)
+
+
+def target_change(wanted: t.Mapping[str, frozenset[int]], seen: Observation) -> t.Optional[Change]:
+    """The change that starts the pools' slices at boot, before any unit needs them."""
+    units = sorted(unit for unit in wanted if unit.endswith(".slice") and unit != AGENT_SLICE)
+    text = unit_text(("Unit", [f"Wants={' '.join(units)}"]))
+    return file_change(NAME, dropin(TARGET, NAME), seen.target, text, reason="starts the pools' slices at boot")

@@ -1,0 +1,407 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The hand-over of the cpu manager's slices: which ones move, in which order, and the steps of each move."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...host import cgroup, systemd
+from ...model.cpu import handover, partitions, slices, unmanaged_groups
+from ...model.cpu.partitions import MEMBER
+from ...model.cpu.slices import described
+from ...model.plan import make_step
+from ...model.plan.context import Context
+from ...model.plan.plan import CPUS, DRIFT, Change, Step
+from ...model.profile.schema_types import CORRAL_SLICE
+from ...model.systemd import unit_property
+from ...model.values import cpuset
+from ...model.values.records import NamedTuple
+from ...model.workload.grants import is_exclusive
+from .cpu_dropins import NEXT_START, kept_by_others
+from .cpu_observed import Observation, UnitState, Wanted
+
+# The order of the steps of a hand-over: the controller is switched on where it is off; slices that request CPUs in vain end as partitions,
+# and partitions that end release what such a slice is to have; those slices request no CPUs of others any more, partitions end, missing
+# slices start, then each move has MOVE numbers of its own, for the slice's start, its CPUs and the partition that is made of it.
+CONTROLLER, UNMADE, UNCLAIMED, ENDED, START_MISSING, MOVE = -1, 0, 1, 2, 3, 10
+START, SET, MADE = 3, 4, 6
+LIVE_PROPERTIES = ("AllowedCPUs", "cpuset.cpus.effective", NEXT_START)
+
+
+class Moves(NamedTuple):
+    """A hand-over. ``writes`` are the CPUs that units get, in this order; ``starting`` has the shared slices that start first, with
+    their CPUs; ``stopped`` the exclusive slices that do not run, with the CPUs that they would start with.
+
+    ``placed`` are the unmanaged units that Corral gives CPUs, those in ``confined`` the shared ones; ``rivals`` has the CPUs that
+    the other unmanaged control groups request.
+    """
+
+    writes: list[tuple[str, frozenset[int]]]
+    starting: dict[str, frozenset[int]]
+    stopped: dict[str, frozenset[int]]
+    placed: dict[str, handover.Slice]
+    confined: frozenset[str]
+    rivals: dict[str, frozenset[int]]
+
+    @property
+    def units(self) -> frozenset[str]:
+        """The units that get CPUs."""
+        return frozenset(unit for unit, dummy in self.writes)
+
+
+def plan_moves(wanted: Wanted, seen: Observation, context: Context) -> Moves:
+    """The hand-over that leads to the wanted CPUs. Raises NoSafeOrder where no order of writes is without an overlap."""
+    stopped = stopped_with_cpus(wanted, seen)
+    starting = started_on(wanted, seen)
+    now = {unit: state.now() for unit, state in seen.units.items()}
+    now.update(stopped)
+    kept = (state.cpus.effective or () for unit, state in seen.units.items() if is_valid_partition(unit, state))
+    now.update(after_partitions_end(wanted, seen, (seen.foreign & wanted.online).union(*kept)))
+    now.update(starting)
+    refused_lately = refused_in(seen, context) - requests_of_new_grants(wanted, seen, now)
+    confinable = filter(unmanaged_groups.can_be_confined, seen.unmanaged if wanted.confine else ())
+    confined = frozenset(one.name for one in confinable if one.name not in refused_lately)
+    placed = placed_in(wanted, seen, confined, refused_lately, context.original_cpus)
+    requested = {one.name: one.requested for one in seen.unmanaged}
+    requested.update((unit, state.cpus.requested or cpuset.EMPTY) for unit, state in seen.units.items())
+    requested.update({**stopped, **starting})
+    rivals = {one.name: one.requested for one in seen.unmanaged if one.name not in placed}
+    reduced = stopped_unmanaged(wanted, seen, context.original_cpus)
+    requested.update((one.unit, one.now) for one in reduced)
+    view = slices.handover_slices(wanted.now, now, [*placed.values(), *reduced], requested)
+    leaving = shared_meanwhile(wanted, now, stopped.keys() - wanted.now.keys())
+    view = [one._replace(wanted=leaving.get(one.unit, one.wanted)) for one in view]
+    writes = handover.order(view, wanted.reserved, cpuset.EMPTY.union(*rivals.values()))
+    # A stopped slice that would get just the shared CPUs is started as well: only then can its live setting be removed.
+    others = stopped.keys() - wanted.now.keys() - {unit for unit, dummy in writes}
+    writes += [(unit, wanted.now[CORRAL_SLICE]) for unit in sorted(others)]
+    return Moves(writes, starting, stopped, placed, confined, rivals)
+
+
+def shared_meanwhile(
+    wanted: Wanted, now: t.Mapping[str, t.Optional[frozenset[int]]], units: t.Iterable[str]
+) -> dict[str, frozenset[int]]:
+    """The CPUs of slices that do not run, have no workload any more and stop after the hand-over: shared ones that no exclusive slice
+    has before it either. They only had others' by a file, and so may not keep them as a slice does that runs on them.
+    """
+    owned = frozenset().union(*(now[unit] or () for unit in wanted.exclusive))
+    shared = wanted.now[CORRAL_SLICE]
+    return dict.fromkeys(units, shared - owned or wanted.reserved - owned or shared)
+
+
+def is_valid_partition(unit: str, state: UnitState) -> bool:
+    """Whether an exclusive slice is a valid partition."""
+    return is_exclusive(unit) and state.partition in (partitions.ROOT, partitions.UNBALANCED)
+
+
+def after_partitions_end(wanted: Wanted, seen: Observation, taken: frozenset[int]) -> dict[str, frozenset[int]]:
+    """What shared and reserved slices have once those of them that were made partitions by hand are members again: the first
+    step of the plan. ``taken`` are the CPUs of all other partitions.
+    """
+    found = {unit: state for unit, state in seen.units.items() if not is_exclusive(unit) and state.exists}
+    if all(state.partition in (None, MEMBER) for state in found.values()):
+        return {}
+    return {
+        unit: (state.cpus.effective or cpuset.EMPTY) | (state.cpus.requested or cpuset.EMPTY) & wanted.online - taken
+        for unit, state in found.items()
+    }
+
+
+def refused_in(seen: Observation, context: Context) -> frozenset[str]:
+    """The unmanaged units that systemd gave no other CPUs a short time ago: it may have stopped such a unit, and left processes."""
+    attempts = {one.name: context.attempts.get(cgroup.path_of(one.name)) for one in seen.unmanaged}
+    return frozenset(
+        name for name, found in attempts.items() if found is not None and partitions.too_soon(found, context)
+    )
+
+
+def requests_of_new_grants(
+    wanted: Wanted, seen: Observation, now: t.Mapping[str, t.Optional[frozenset[int]]]
+) -> frozenset[str]:
+    """The unmanaged units that request CPUs which an exclusive slice is about to get: those are asked to leave them, or it gets none,
+    however short a time ago systemd refused.
+    """
+    gained = (cpus - (now[unit] or cpuset.EMPTY) for unit, cpus in wanted.exclusive.items())
+    gains = cpuset.EMPTY.union(*gained)
+    return frozenset(one.name for one in seen.unmanaged if one.requested & gains)
+
+
+def placed_in(
+    wanted: Wanted,
+    seen: Observation,
+    confined: t.Container[str],
+    refused_lately: t.Container[str],
+    original_cpus: t.Mapping[str, str],
+) -> dict[str, handover.Slice]:
+    """The unmanaged units that Corral gives CPUs, as the hand-over sees them.
+
+    Units in ``confined`` get the shared CPUs. Units that Corral confined earlier (in ``original_cpus``) and that still request CPUs
+    get what cpus_left() says. Clearing AllowedCPUs= leaves cpuset.cpus as
+    it is: the old request would keep the next slice from being a partition.
+    """
+    own = seen.foreign.union(*wanted.exclusive.values())
+    found = {}
+    for one in seen.unmanaged:
+        if one.name in confined:
+            cpus = wanted.now[CORRAL_SLICE]
+        elif (
+            one.name in original_cpus
+            and one.name not in refused_lately
+            and one.requested
+            and unmanaged_groups.can_be_confined(one)
+        ):
+            cpus = cpus_left(one.name, wanted, own, original_cpus)
+        else:
+            continue
+        found[one.name] = handover.Slice(one.name, one.cpus | one.requested & wanted.online, cpus)
+    return found
+
+
+def stopped_unmanaged(wanted: Wanted, seen: Observation, original_cpus: t.Mapping[str, str]) -> list[handover.Slice]:
+    """The unmanaged units that do not run, and would start with exclusive CPUs by what Corral set for them while they ran.
+
+    A tick takes that back. Until then, or where none changes anything, such a unit can start at any moment.
+    """
+    own = cpuset.EMPTY.union(*wanted.exclusive.values())
+    return [
+        handover.Slice(unit, cpus & wanted.online, cpus_left(unit, wanted, own, original_cpus))
+        for unit, cpus in seen.stopped.items()
+        if cpus & wanted.online & own
+    ]
+
+
+def cpus_left(unit: str, wanted: Wanted, own: frozenset[int], original_cpus: t.Mapping[str, str]) -> frozenset[int]:
+    """The CPUs of an unmanaged unit that Corral confined earlier: its original ones without those of exclusive slices (``own``), or
+    all that these leave.
+    """
+    before = cgroup.cpu_list(original_cpus[unit]) or cpuset.EMPTY
+    return (before & wanted.online) - own or wanted.online - own
+
+
+def started_on(wanted: Wanted, seen: Observation) -> dict[str, frozenset[int]]:
+    """The shared and reserved slices that do not run, with CPUs that no exclusive slice has now.
+
+    They are started first: systemd may have read their files long ago, and would start them on CPUs that others have got since.
+    """
+    own = (state.now() for unit, state in seen.units.items() if is_exclusive(unit))
+    taken = frozenset().union(*(cpus or () for cpus in own))
+    missing = (unit for unit, state in seen.units.items() if unit.endswith(".slice") and not state.exists)
+    found = {
+        unit: (wanted.now[unit] - taken) or (wanted.reserved - taken)
+        for unit in missing
+        if unit in wanted.now and not is_exclusive(unit)
+    }
+    return {unit: cpus for unit, cpus in found.items() if cpus}
+
+
+def stopped_with_cpus(wanted: Wanted, seen: Observation) -> dict[str, frozenset[int]]:
+    """The exclusive slices that do not run, with the CPUs that were set for them earlier and that they would start with.
+
+    systemd can start such a slice at any moment. So these CPUs count as in use until other CPUs are set for it.
+    """
+    found = {unit: state.at_start(unit) & wanted.online for unit, state in seen.units.items() if is_exclusive(unit)}
+    return {unit: cpus for unit, cpus in found.items() if cpus}
+
+
+def with_moves(
+    changes: t.Sequence[Change],
+    moves: t.Sequence[tuple[str, frozenset[int]]],
+    starting: t.Mapping[str, frozenset[int]],
+    seen: Observation,
+    wanted: Wanted,
+) -> tuple[Change, ...]:
+    """The changes with the hand-over's steps, those of partitions in their places among them.
+
+    A slice becomes a partition after it got its CPUs, and ends being one before it shares them. So partitions end first, then
+    missing slices start; then comes each move, and the partition after its slice's last one. Last of all end the partitions of
+    slices that keep CPUs of their own.
+    """
+    steps, last = steps_of_moves(moves, starting, seen)
+    # Some slices have the right CPUs in force and no move: they request more than they have, another slice still has what they
+    # would request, or they do not run and would start with their own. Their request is written after all moves.
+    asking = [one.subject for one in changes if is_in_force(one) and one.subject in seen.units.keys() - steps.keys()]
+    order = (len(moves) + 1) * MOVE
+    for unit in asking:
+        order += MOVE
+        last[unit] = order
+        if described(unit) and not seen.units[unit].exists:
+            steps[unit] = started_with(unit, wanted.now[unit], seen, order, order + 1)
+        else:
+            steps[unit] = [assigned(unit, wanted.now[unit], order)]
+    reduced = reduced_requests(seen, wanted)
+    for unit, cpus in reduced.items():
+        releases = is_valid_partition(unit, seen.units[unit])
+        steps[unit] = [assigned(unit, cpus, UNMADE if releases else UNCLAIMED), *steps.get(unit, [])]
+    for unit in sorted(others_by_set_property(wanted, seen).difference(steps)):
+        steps[unit] = [assigned(unit, wanted.now[unit], UNCLAIMED)]
+    steps = {unit: without_set_property(unit, mine, wanted, seen) for unit, mine in steps.items()}
+    placed = (
+        one._replace(steps=placed_partition(one, last, order, wanted, reduced))
+        if one.property == partitions.PROPERTY
+        else one
+        for one in changes
+    )
+    return carried(placed, steps, wanted)
+
+
+def steps_of_moves(
+    moves: t.Sequence[tuple[str, frozenset[int]]], starting: t.Mapping[str, frozenset[int]], seen: Observation
+) -> tuple[dict[str, list[Step]], dict[str, int]]:
+    """The steps of a hand-over by unit, and the place of each unit's last one."""
+    steps = {unit: started_with(unit, cpus, seen, START_MISSING, START_MISSING + 1) for unit, cpus in starting.items()}
+    last: dict[str, int] = {}
+    for index, (unit, cpus) in enumerate(moves, 1):
+        # A control group can exist without its slice: a property set on a slice that does not run makes one,
+        # and nothing more. Starting a slice that runs does nothing.
+        if unit not in (*starting, *last) and described(unit):
+            mine = started_with(unit, cpus, seen, index * MOVE + START, index * MOVE + SET)
+        else:
+            # Units that are not declared come and go.
+            mine = [assigned(unit, cpus, index * MOVE + SET)._replace(optional=unit not in seen.units)]
+        steps[unit] = [*steps.get(unit, []), *mine]
+        last[unit] = index * MOVE
+    return steps, last
+
+
+def assigned(unit: str, cpus: frozenset[int], order: int) -> Step:
+    """The step that gives a unit CPUs."""
+    return make_step.unit_property(unit, "AllowedCPUs", cpuset.format(cpus), CPUS, order)
+
+
+def is_in_force(change: Change) -> bool:
+    """Whether a change is that of a unit's CPUs in force, whose steps are the hand-over's."""
+    return change.property in LIVE_PROPERTIES and change.verdict == DRIFT
+
+
+def carried(changes: t.Iterable[Change], steps: dict[str, list[Step]], wanted: Wanted) -> tuple[Change, ...]:
+    """The changes with the steps of their units."""
+    result = []
+    for change in changes:
+        if is_in_force(change):
+            change = change._replace(steps=(*change.steps, *steps.pop(change.subject, [])))
+        elif change.property != partitions.PROPERTY and change.subject in steps.keys() - wanted.now.keys():
+            own = steps.pop(change.subject)
+            known = {step.key for step in own if step.kind in ("file", "folder")}
+            change = change._replace(steps=(*own, *(one for one in change.steps if one.key not in known)))
+        result.append(change)
+    if steps and result:
+        # Moves of slices that are right before and after, since others pass through their CPUs, or since they only request what they
+        # have: a change has to carry them.
+        rest = [step for leftover in steps.values() for step in leftover]
+        index = next((index for index, change in enumerate(result) if change.steps), 0)
+        result[index] = result[index]._replace(steps=(*result[index].steps, *rest))
+    return tuple(result)
+
+
+def reduced_requests(seen: Observation, wanted: Wanted) -> dict[str, frozenset[int]]:
+    """The exclusive slices that request CPUs which they do not have, each with those that it has.
+
+    An administrator has set those of another slice. The partition that has a CPU may keep it, and a slice that requests it as well gets
+    it as soon as that partition ends, while what ran there still does. A slice that has none of what it requests runs on others' CPUs:
+    it gets those of its wanted CPUs that no other slice has, if there are any. Otherwise it requests just its wanted CPUs, and a partition
+    that is about to end, and has them, releases them first.
+    """
+    has = {unit: state.now() or state.at_start(unit) for unit, state in seen.units.items()}
+    found: dict[str, frozenset[int]] = {}
+    for unit, state in seen.units.items():
+        requested = state.cpus.requested or cpuset.EMPTY
+        if is_exclusive(unit) and requested & wanted.online - has[unit]:
+            others = cpuset.EMPTY.union(*(cpus for other, cpus in has.items() if other != unit))
+            own = wanted.now.get(unit, cpuset.EMPTY)
+            cpus = requested & has[unit] or own & has[unit] - others or own & requested
+            if cpus and cpus != requested:
+                found[unit] = cpus
+    claimed = cpuset.EMPTY.union(*(cpus - has[unit] for unit, cpus in found.items()))
+    for unit, state in seen.units.items():
+        if (
+            unit not in wanted.partitions
+            and unit not in found
+            and is_valid_partition(unit, state)
+            and claimed & has[unit]
+        ):
+            kept = (state.cpus.requested or cpuset.EMPTY) & has[unit] - claimed
+            found.update({unit: kept} if kept else {})
+    return found
+
+
+def others_by_set_property(wanted: Wanted, seen: Observation) -> set[str]:
+    """The units that have the right CPUs in force, and for which a persistent set-property left other ones.
+
+    systemd may have read that file since, and gives the unit its CPUs as soon as anything has it look at the unit. A write of the
+    right ones makes systemd forget them.
+    """
+    found = set()
+    for unit, cpus in wanted.now.items():
+        state = seen.units[unit]
+        by_hand = unit_property.set_by_hand(unit, "AllowedCPUs", state.settings)
+        if by_hand is not None and state.runs and not kept_by_others(unit, wanted, seen):
+            if state.cpus.requested == cpus and systemd.merged_cpus([by_hand]) != cpus:
+                found.add(unit)
+    return found
+
+
+def without_set_property(unit: str, steps: list[Step], wanted: Wanted, seen: Observation) -> list[Step]:
+    """A unit's steps, and those that remove what a persistent set-property left of it, which hides what is set live.
+
+    A daemon-reload brings that file's CPUs back. So it goes before the CPUs that the unit leaves are given to another, and as soon as
+    the live file is there. What does not run would start with that file's CPUs, whatever was set live, where systemd has not loaded
+    it: the file goes before. No reload is needed: systemd has the live value, and reads the live file when it loads the unit.
+    """
+    state = seen.units.get(unit)
+    if state is None or not steps or (unit in wanted.now and kept_by_others(unit, wanted, seen)):
+        return steps
+    if requests_no_cpus(state):
+        index, order = 0, min(step.order for step in steps)
+    else:
+        index = next(number for number, step in enumerate(steps, 1) if step.kind == "property")
+        order = steps[index - 1].order
+    removal = [
+        step._replace(order=order, reload=False)
+        for step in unit_property.removal(unit, "AllowedCPUs", state.settings, CPUS, order)
+    ]
+    # Where systemd reads its files between the two, it has that file's CPUs in memory once more.
+    again = [steps[index - 1]._replace(order=order + 1)] if removal and index else []
+    return [*steps[:index], *removal, *again, *steps[index:]]
+
+
+def requests_no_cpus(state: UnitState) -> bool:
+    """Whether no CPUs were set for a unit that are in force: it does not run, or what files say of it was not loaded.
+
+    Its control group is no sign of the first: set-property makes one for a slice that does not run (see UnitState.runs).
+    """
+    return not (state.exists and state.cpus.requested)
+
+
+def started_with(unit: str, cpus: frozenset[int], seen: Observation, first: int, second: int) -> list[Step]:
+    """The start of a slice and its CPUs. Where its files, those of other authors as well, have other CPUs, its own are set first."""
+    state = seen.units.get(unit)
+    by_files = systemd.merged_cpus(state.settings) if state is not None and requests_no_cpus(state) else None
+    start, assignment = (second, first) if by_files and by_files - cpus else (first, second)
+    return [make_step.unit(unit, "start", CPUS, start), assigned(unit, cpus, assignment)]
+
+
+def placed_partition(
+    change: Change, last: t.Mapping[str, int], order: int, wanted: Wanted, reduced: t.Container[str]
+) -> tuple[Step, ...]:
+    """The steps of a partition's change in their places; ``last`` has each slice's last move, ``order`` is the last of all; ``reduced``
+    are the slices that first request fewer CPUs.
+
+    A partition that releases CPUs ends before other slices get them. One whose slice keeps CPUs of its own, in a profile
+    without partitions, ends after all moves: until then it keeps processes off that have no CPU online, since the
+    kernel lets such processes run on all CPUs that no partition has.
+    """
+    unit, is_invalid = change.subject, "invalid" in (change.actual or "")
+    ended = UNMADE if is_invalid and unit in reduced else ENDED
+    if unit in wanted.partitions:
+        position = last.get(unit, order) + MADE
+    else:
+        position = order + MOVE + MADE if unit in wanted.now and is_exclusive(unit) and not is_invalid else ended
+    made = tuple(step._replace(order=position) for step in change.steps)
+    if made and unit in wanted.partitions and unit in last and is_invalid:
+        # When an invalid partition requests other CPUs, kernel 6.12 keeps its previous CPUs from every control group.
+        made = (made[0]._replace(value=MEMBER, order=ended), *made)
+    return made

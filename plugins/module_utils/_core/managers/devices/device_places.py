@@ -1,0 +1,30 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The places where the devices manager writes, and what of it needs what."""
+
+from __future__ import annotations
+
+import re
+
+from ...model.devices import device_delivery
+from ...model.devices.device import VFIO_DRIVER
+from ...model.devices.device_delivery import CDI_FILES, CDI_FOLDER, FOLDER
+from ...model.plan.places import Place
+from ...model.systemd.device_allow import ENTRY
+from ...model.systemd.unit_property import DEVICE_ALLOW
+
+NAME = "devices"
+PCI = "/sys/bus/pci/devices"
+WRITES = (
+    Place("file", rf"{re.escape(FOLDER)}/[^/]+{re.escape(device_delivery.ENDING)}", volatile=True),
+    Place("file", rf"{re.escape(CDI_FOLDER)}/{CDI_FILES.pattern}", volatile=True),
+    Place("driver", rf"{PCI}/{device_delivery.PCI_ADDRESS.pattern}", VFIO_DRIVER.pattern, volatile=True),
+    Place("driver", rf"{PCI}/{device_delivery.PCI_ADDRESS.pattern}", None, volatile=True),
+    Place("property", r"[^/]+\.service", rf"{DEVICE_ALLOW}=({ENTRY}(\n{ENTRY})*)?", volatile=True),
+)
+# The depths of make_step.take_and_give(): a unit is told of a device only while its list has it, and VFIO's file of a group is there
+# while a function of it is bound. Files and folders that end go last: where a run dies before that, the next one begins again.
+TOLD, OPENED, BOUND, ENDED = range(4)

@@ -1,0 +1,108 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The kubelet manager: a kubelet's configuration.
+
+A drop-in of Corral's own where the kubelet has --config-dir, else the lines of single keys in its --config. The kubelet is restarted
+only where the configuration in force changes, and by no tick but one that finishes what a run began.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...host import state
+from ...host.files import Host
+from ...host.kubelet.kubelet_unit import UNIT
+from ...model.plan.context import Context
+from ...model.plan.plan import Change, Part
+from ...model.profile.profile import Profile
+from ...model.values import cpuset
+from ..manager import Manager
+from .kubelet_places import DRAINED, DUE, KEPT, NAME, WRITES
+
+
+def plan(host: Host, context: Context) -> Part:
+    """The kubelet manager's part of the plan. A node without the section loads nothing more for this."""
+    if context.profile.kubelet is not None:
+        from . import kubelet_plan
+
+        return with_pools(kubelet_plan.plan_section(host, context.profile.kubelet, context), context)
+    held = is_held(host)
+    if not held and not (context.fresh and pools_change(host, context)):
+        return Part((), frozenset())
+    if held:
+        from . import kubelet_removal
+
+        return with_pools(kubelet_removal.plan_without(host, context), context)
+    from . import kubelet_plan
+
+    return kubelet_plan.plan_beside(host, context)
+
+
+def reserves_pools(part: Part, context: Context) -> bool:
+    """Whether the kubelet reserves what the pools need once this part is executed, or others than Corral have the say in that.
+
+    It does not where a flag wins, say, or something stands against changing this kubelet, or it runs with files that it has not read.
+    """
+    if context.profile.kubelet is None and not part.owned:
+        return True  # What an earlier profile configured goes back to what others do.
+    from ...model.kubelet.kubelet_wanted import RESERVED_CPUS
+    from ...model.kubelet.state_files import CPU
+
+    reserves = [one for one in part.changes if one.subject == RESERVED_CPUS]
+    steps = [step for change in part.changes for step in change.steps]
+    starts = any(one.target == UNIT and one.value == "start" for one in steps)
+    # A kubelet that is stopped starts without the state file that this run sets aside.
+    aside = any(one.target.endswith(f"/{CPU.file}") and one.value is None for one in steps)
+    return all(one.steps for one in reserves) and bool(reserves or starts or aside)
+
+
+def with_pools(part: Part, context: Context) -> Part:
+    """The part, where the kubelet reserves other CPUs than the pools need with those that system services have meanwhile."""
+    if context.declared_pools is None:
+        return part
+    from ...model.kubelet.kubelet_wanted import RESERVED_CPUS
+
+    said = f"system services have CPUs {cpuset.format(context.pools.reserved)} meanwhile"
+    why = ("keys", "files", "configuration")  # the properties of items that say why the kubelet reserves others
+    changes = (
+        one._replace(reason=f"{one.reason}; {said}") if one.property in why or one.subject == RESERVED_CPUS else one
+        for one in part.changes
+    )
+    return part._replace(changes=tuple(changes))
+
+
+def pools_change(host: Host, context: Context) -> bool:
+    """Whether hugepages may become others by this profile, or go back to what they were."""
+    return bool(context.profile.memory.hugepages) or any(
+        record.before.kind == "pool" for record in state.records(host)[0]
+    )
+
+
+def is_held(host: Host) -> bool:
+    """Whether Corral has configured the kubelet, or has stopped it, or drained the node."""
+    return any(map(host.exists, (KEPT, DUE, DRAINED))) or any(
+        record.manager == NAME for record in state.records(host)[0]
+    )
+
+
+def on_removal(host: Host, removed: t.Container[str], goes_back: bool) -> tuple[Change, ...]:
+    """The kubelet goes back to what others configure."""
+    if NAME not in removed or not is_held(host):
+        return ()
+    from . import kubelet_removal
+
+    return tuple(kubelet_removal.removal(host, pools_stay="memory" not in removed, goes_back=goes_back))
+
+
+def key_of(change: Change, declared: Profile) -> t.Optional[str]:
+    """The key that a change follows from; the section, for a file."""
+    from ...model.kubelet.kubelet_wanted import asked_by
+
+    return asked_by(change.subject, declared.kubelet) or NAME
+
+
+MANAGER = Manager(NAME, plan, WRITES, key_of=key_of, on_removal=on_removal)

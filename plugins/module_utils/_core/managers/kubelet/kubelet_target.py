@@ -1,0 +1,151 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What is to be in force of the configuration, and the files that have to say it."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...host import state
+from ...host.kubelet import kubelet_node
+from ...model.kubelet import config_text, kubelet_drift, kubelet_wanted
+from ...model.kubelet.config_text import NotEditable
+from ...model.kubelet.kubelet_config import Config, Layer, effective
+from ...model.kubelet.kubelet_wanted import Wanted
+from ...model.plan import make_step
+from ...model.plan.plan import CLAIM, FILES, Step
+from ...model.profile.profile_kubelet import Kubelet
+from ...model.values.errors import CorralError
+from ...model.values.records import NamedTuple
+from .kubelet_observed import Kept, Observation
+from .kubelet_places import KEPT
+
+
+class Target(NamedTuple):
+    """What is to be in force. ``text`` is Corral's file as it is to be (None: no file), ``kept`` what is to be kept of others' lines."""
+
+    config: Config
+    text: t.Optional[str]
+    kept: Kept = Kept()
+
+
+def wanted_of(seen: Observation, kubelet: Kubelet) -> tuple[Wanted, Target]:
+    """The keys that are wanted, and what is to be in force. Raises NotEditable."""
+    wanted = kubelet_wanted.compile(kubelet, seen.machine)
+    wanted = kubelet_wanted.complete(wanted, kubelet, seen.machine, lambda one: target(seen, one).config)
+    return wanted, target(seen, wanted)
+
+
+def target(seen: Observation, wanted: Wanted) -> Target:
+    """The configuration with what is wanted, and Corral's file. Raises NotEditable."""
+    if seen.dropin:
+        layers = layers_below_dropin(seen)
+        patch = wanted.patch(kubelet_wanted.below(layers, seen.dropin))
+        config = kubelet_wanted.in_force(layers, seen.flags, seen.dropin, patch)
+        return Target(config, config_text.drop_in(patch) if patch else None)
+    return edited(seen, wanted)
+
+
+def layers_below_dropin(seen: Observation) -> list[Layer]:
+    """The files once a drop-in has what Corral wrote into one of others before: that one has its own lines again. Raises NotEditable."""
+    path = seen.kept.file
+    return [
+        layer._replace(data=load(config_text.changed(seen.texts.get(path) or "", seen.kept.lines), path))
+        if layer.origin == path
+        else layer
+        for layer in seen.layers
+    ]
+
+
+def edited(seen: Observation, wanted: Wanted) -> Target:
+    """The same in a file of others: keys that are no longer wanted get back the lines that they had. Raises NotEditable."""
+    path = seen.places.config
+    text = seen.texts.get(path) or ""
+    kept = seen.kept if seen.kept.file == path else Kept(path)
+    bare = load(config_text.changed(text, kept.lines), path)
+    keys = wanted.replacing(bare)
+    back = {key: old for key, old in kept.lines.items() if key not in keys}
+    present = next((layer.data for layer in seen.layers if layer.origin == path), {})
+    as_written = {key: present[key] for key in keys if is_written(key, keys, present)}
+    lines = {key: config_text.key_lines(key, value) for key, value in keys.items() if key not in as_written}
+    new = config_text.changed(text, {**back, **lines})
+    originals = config_text.blocks_of(text, keys)
+    kept_now = {
+        key: kept.lines[key] if key in kept.lines else originals[key]
+        for key in keys
+        if key in kept.lines or key in lines
+    }
+    data = load(new, path)
+    expected = {**{key: value for key, value in bare.items() if key not in keys}, **keys, **as_written}
+    if data != expected:
+        raise NotEditable("the result would not be what is wanted")
+    layers = [layer._replace(data=data) for layer in seen.layers]  # There is no other one without drop-ins.
+    return Target(effective(layers, seen.flags), new, Kept(path, kept_now) if kept_now else Kept())
+
+
+def is_written(key: str, keys: t.Mapping[str, t.Any], present: t.Mapping[str, t.Any]) -> bool:
+    """Whether a file has a key with this meaning already, however it is written."""
+    return key in present and kubelet_drift.same(key, present[key], keys[key])
+
+
+def load(text: str, path: str) -> dict[str, t.Any]:
+    """The keys of a configuration that was edited as data; none where nothing of it is left. Raises NotEditable."""
+    try:
+        return kubelet_node.load(text, path) or {}
+    except CorralError as error:
+        raise NotEditable(str(error)) from None
+
+
+def write_steps(seen: Observation, then: Target) -> list[Step]:
+    """The steps that write Corral's file, or the keys in another one; none where the files say what they are to say."""
+    steps = []
+    if seen.dropin:
+        present = next((layer.data for layer in seen.layers if layer.origin == seen.dropin), None)
+        wanted = None if then.text is None else load(then.text, seen.dropin)
+        is_there = seen.texts.get(seen.dropin) is not None
+        if present != wanted and (is_there or needs_file(seen, then)):
+            steps.append(make_step.file(seen.dropin, then.text, FILES))
+        return [*steps, *(moved_away(seen) if seen.kept.file else ())]
+    if then.text != seen.texts.get(seen.own):
+        steps.append(make_step.file(seen.own, then.text, FILES, mode=seen.modes[seen.own]))
+    # Until a line is back it is kept, whatever ends the run: another file has its lines back before those of this one are kept instead.
+    now, before = seen.kept, seen.kept.lines
+    if now.file not in ("", seen.own):
+        steps += [step._replace(phase=CLAIM, order=-40) for step in moved_away(seen) if step.target != KEPT]
+        before = {}
+    meanwhile = Kept(seen.own, {**before, **then.kept.lines})
+    if meanwhile.lines and meanwhile != now:
+        steps.append(keep_step(meanwhile, CLAIM, -30))
+        now = meanwhile
+    if then.kept != now:
+        steps.append(keep_step(then.kept, FILES, 20))
+    return steps
+
+
+def needs_file(seen: Observation, then: Target) -> bool:
+    """Whether the files of others make something else of the keys."""
+    return bool(kubelet_drift.changing(effective(layers_below_dropin(seen), seen.flags), then.config))
+
+
+def keep_step(kept: Kept, phase: int, order: int) -> Step:
+    """Keep what lines were; with nothing to keep the file goes."""
+    if not kept.file:
+        return make_step.file(KEPT, None, phase, order)
+    text = state.checked_text({"file": kept.file, "lines": dict(kept.lines)})
+    return make_step.file(KEPT, text, phase, order, mode=state.PRIVATE)
+
+
+def moved_away(seen: Observation) -> list[Step]:
+    """The steps that put back what Corral changed in a file of others. Raises NotEditable."""
+    path = seen.kept.file
+    text = seen.texts.get(path)
+    if text is None:
+        return [keep_step(Kept(), FILES, 20)]
+    back = config_text.changed(text, seen.kept.lines)
+    return [
+        *([make_step.file(path, back, FILES, mode=seen.modes[path])] if back != text else []),
+        keep_step(Kept(), FILES, 20),
+    ]
