@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pathlib
@@ -996,7 +997,7 @@ def test_whatever_write_kills_a_run_the_next_tick_starts_the_kubelet_and_the_nex
 def test_a_run_that_is_killed_loses_no_line_of_a_file_of_others(fake: node.Node) -> None:
     fake_kubelet.install(fake, dropins=False)
     assert not runs.declare(fake.host()).error
-    run = lambda host: runs.declare(host, kubelet=PODS)  # noqa: E731
+    run = functools.partial(runs.declare, kubelet=PODS)
     for twin, kubelet, said in killed_twins(fake, run, ("killed", "torn"), CONFIG, KEPT):
         rolled_out(twin, **PODS)
         assert kubelet.pid, "no tick came in between"
@@ -1031,7 +1032,7 @@ def test_a_run_that_is_killed_loses_no_line_that_was_kept_before(
     fake_kubelet.install(fake, dropins=False)
     rolled_out(fake, **PODS)
     prepare(fake)
-    run = lambda host: runs.declare(host, kubelet=section)  # noqa: E731
+    run = functools.partial(runs.declare, kubelet=section)
     for twin, kubelet, said in killed_twins(fake, run, ("killed", "torn"), CONFIG, OTHER_CONFIG, KEPT):
         outcome = run(twin.host())
         assert (outcome.error, ours(outcome.remaining)) == ("", []), said
