@@ -355,18 +355,19 @@ def given(
     if seen.numbers is not None:
         kept = kept_in_list(there.now, wanted, numbers, device_delivery.to_be_made(devices))
     change = allow_change(grant.unit, there, kept, wanted) if seen.numbers is not None or not there.is_set else None
-    if change is not None and change.steps:
+    if change is not None and change.steps and not starting:
         must = bool(needed & {code_of(entry, numbers) for entry in there.now if entry not in kept})
-        steps = [*change.steps, *(step for steps in told.values() for step in steps)]
-        if not starting:
-            steps = [
-                step if step.phase == TAKE and (must or step.kind == "file") else as_optional(step) for step in steps
-            ]
-        changes, change = [], change._replace(steps=tuple(steps))
+        changes, change = [optional_but_takes(one) for one in changes], optional_but_takes(change, must=must)
     changes += [change] if change is not None else []
     changes += [left_out_change(grant.unit, entry) for entry in there.left_out]
     # A link leads nowhere without the file.
     return changes + hidden_change(grant.unit, there, device_delivery.names_of(flat(own.devices)), bound)
+
+
+def optional_but_takes(change: Change, *, must: bool = True) -> Change:
+    """A change whose steps may fail, but for those that take something away where they ``must`` not."""
+    steps = (step if must and step.phase == TAKE else as_optional(step) for step in change.steps)
+    return change._replace(steps=tuple(steps))
 
 
 def kept_in_list(

@@ -1008,6 +1008,8 @@ def test_a_device_that_comes_back_under_another_name_is_opened_to_its_unit_again
     runs.tick(rolled.host())
     rolled.put("/dev/ttyUSB7", "char/188:7\n")
     (rolled.root / LINKS[0][1:]).symlink_to("../../ttyUSB7")
+    items = {(one.subject, one.property) for one in runs.plan(rolled.host()) if one.manager == "devices"}
+    assert items == {(f"{FOLDER}/{SERIAL}.env", "content"), (SPEC, "content"), (SERIAL, "DeviceAllow")}
     number = failing.number_of(rolled, runs.tick, "DeviceAllow=") - 1
     # A run that dies just before leaves it to the next one.
     with contextlib.suppress(node.Killed):
