@@ -1474,6 +1474,22 @@ def test_a_reserve_that_pods_have_as_a_whole_gives_system_services_nothing_of_it
     assert kubelet.config["reservedSystemCPUs"] == KEPT_CPUS
 
 
+@pytest.mark.parametrize("text", ["", "{", '{"policyName": "none", "defaultCpuSet": "", "checksum": 0}'])
+def test_a_state_that_does_not_say_what_pods_have_leaves_the_pools_as_they_were_published(
+    text: str, fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    """A file came with an earlier time, so that no file tells what the running kubelet reserves."""
+    runs.declare(fake.host(), cpu={"reserved": {"cpus": KEPT_CPUS}}, kubelet=STATIC)
+    others = others_dropin(fake, f"reservedSystemCPUs: {WANTED_CPUS}\n")
+    for path in (others, DROPINS):
+        os.utime(fake.root / path[1:], (0, 0))
+    fake.changes.clear()
+    fake.put(STATE, text)
+    declared_by_hand(fake, cpu={"reserved": {"cpus": WANTED_CPUS}}, kubelet=STATIC)
+    looks(fake, "tick tick", {}, KEPT_CPUS)
+    assert f"{STATE} does not say which CPUs it gives to pods" in [one["actual"] for one in items(fake)]
+
+
 @pytest.mark.parametrize("mends", ["by hand", "run", "boot"])
 def test_a_kubelet_that_does_not_start_with_its_state_bounds_the_pools_and_says_so(
     mends: str, fake: node.Node, kubelet: FakeKubelet
