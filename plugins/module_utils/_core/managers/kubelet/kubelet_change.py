@@ -83,7 +83,7 @@ class Transition(NamedTuple):
 
     @property
     def restarts(self) -> bool:
-        """Whether a kubelet that runs is restarted."""
+        """Whether the kubelet has to start again; one that is stopped stays so, unless a run that was ended has stopped it."""
         return bool(self.differences) or self.unfit
 
 
