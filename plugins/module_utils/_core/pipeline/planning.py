@@ -122,11 +122,13 @@ def beside_kubelet(host: Host, context: Context) -> Context:
         return context  # What a kubelet left that was removed bounds nothing, nor does one within another program.
     from ..host.kubelet import kubelet_cpus
 
-    declared = context.pools
-    own = declared.reserved | declared.isolated
-    reserve = kubelet_cpus.for_pools(host, own | declared.exclusive)
-    if reserve - declared.exclusive == own:
+    now = context.pools
+    own = now.reserved | now.isolated
+    if kubelet_cpus.for_pools(host, own | now.exclusive) - now.exclusive == own:
         return context
+    # The pools without any grant: a grant's CPUs are no place for a pool.
+    declared = pools.compute(context.profile, context.topology)._replace(notes=now.notes) if now.exclusive else now
+    reserve = kubelet_cpus.for_pools(host, declared.reserved | declared.isolated)
     kept = pools.within(declared, context.topology, reserve)
     return context if kept is declared else context._replace(pools=kept, declared_pools=declared)
 

@@ -28,7 +28,7 @@ from _core.cli import status_text
 from _core.host import state
 from _core.host.agent import node_hooks, other_agents
 from _core.host.files import Host
-from _core.host.kubelet import kubelet_ready, kubelet_state
+from _core.host.kubelet import kubelet_cpus, kubelet_ready, kubelet_state
 from _core.host.topology import sysfs
 from _core.managers import registry
 from _core.managers.kubelet import kubelet as manager_kubelet
@@ -1707,6 +1707,31 @@ def test_a_section_that_is_left_out_gives_no_cpu_of_pods_away_before_the_kubelet
     assert runs.declare(fake.host(), cpu=MORE_CPUS).remaining == ()
     assert cpus_of(fake, "system.slice") == (WANTED_CPUS,)
     assert kubelet.config.get("reservedSystemCPUs") is None
+
+
+@pytest.mark.parametrize(
+    ("kept", "pods"), [("2,4,6", "0"), ("0,2,6", "4"), ("0,6", "2,4"), ("", "0"), ("", "0,4"), ("", "0,2,4,6")]
+)
+def test_a_rollout_bounds_the_pools_as_a_tick_does_beside_grants(
+    kept: str, pods: str, fake: node.Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = {"name": "own", "match": {"unit": "own.service"}, "hold": "running", "limits": {"cpu": 2, "memory": "64Mi"}}
+    strict = 'cpuManagerPolicy: static\ncpuManagerPolicyOptions: {strict-cpu-reservation: "true"}\n'
+    fake_kubelet.install(fake, base=f'{BASE}reservedSystemCPUs: "0,2-4,6"\n{strict}')
+    services.add(fake, "own.service")
+    runs.install(fake.host())
+    reserved = {"reserved": {"cpus": "0,4"}}
+    runs.declare(fake.host(), cpu={**reserved, "policy": "static", "shared": {"min_cpus": 1}}, workloads=[own])
+    assert services.start(fake, "own.service")
+    assert not runs.declare(fake.host(), cpu=reserved, kubelet=STATIC, workloads=[own]).error
+    declared, host = node.parsed(cpu=reserved, kubelet=STATIC, workloads=[own]), fake.host()
+    context = planning.compile_profile(host, declared)
+    assert context.pools.exclusive == cpuset.parse("2,6")
+    found = kubelet_cpus.Bound(cpuset.parse(kept), cpuset.parse(pods), is_strict=True)
+    monkeypatch.setattr(kubelet_cpus, "bound", lambda dummy: found)
+    bounded = planning.beside_kubelet(host, context)
+    bounded = bounded if bounded is context else planning.with_grants(host, bounded)
+    assert bounded.pools == planning.compile_profile(host, declared, "tick").pools
 
 
 @pytest.mark.parametrize("hold", ["declared", "running"])
