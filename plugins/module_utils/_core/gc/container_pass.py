@@ -36,7 +36,7 @@ class Found(NamedTuple):
     left: bool
 
 
-class Observation(NamedTuple):
+class ObservedContainers(NamedTuple):
     """All items of all storages, the errors of unreadable storages, and the records with the images that the containers used."""
 
     found: tuple[Found, ...]
@@ -46,7 +46,7 @@ class Observation(NamedTuple):
 
 def observe(
     podmans: Podmans, users: t.Sequence[str], declared: t.Sequence[Workload], records: Records, now: float, stop: Stop
-) -> Observation:
+) -> ObservedContainers:
     """Read every storage, and record the images in use before their containers are removed."""
     left = [workload for workload in records.workloads if workload not in declared]
     items: list[Found] = []
@@ -69,7 +69,7 @@ def observe(
     # A workload that left the profile stays in the records as long as any of its items exists.
     present = {row.workload for row in items if row.left}
     known = (*declared, *(workload for workload in left if errors or workload in present))
-    return Observation(tuple(items), tuple(errors), records._replace(images=uses, workloads=known))
+    return ObservedContainers(tuple(items), tuple(errors), records._replace(images=uses, workloads=known))
 
 
 class Due(NamedTuple):
@@ -79,7 +79,7 @@ class Due(NamedTuple):
     dead: int
 
 
-def due(observed: Observation, policy: ContainerGC, now: float) -> Due:
+def due(observed: ObservedContainers, policy: ContainerGC, now: float) -> Due:
     """The items that are due at ``now``; for a later time than the observation's, those that will be if nothing changes.
 
     Each user's items have their own limits, so that names and ages which a user's Podman may invent affect only that user's items.
@@ -113,7 +113,7 @@ def due_of(rows: t.Sequence[Found], policy: ContainerGC, now: float) -> Due:
     return Due(tuple(by_key[key] for key in going), len(dead) + sum(not pod.active for pod in pods))
 
 
-def run(observed: Observation, policy: ContainerGC, now: float, stop: Stop, *, dry: bool) -> Containers:
+def run(observed: ObservedContainers, policy: ContainerGC, now: float, stop: Stop, *, dry: bool) -> Containers:
     """Remove the items that are due, or (``dry``) only list them."""
     removed: list[Removed] = []
     refused: list[str] = []

@@ -118,7 +118,9 @@ class IdlePass:
             images[user] = gc_records.noted(images.get(user, {}), dict.fromkeys(ids, self.now), self.now)
         return records._replace(images=images)
 
-    def keep_containers(self, observed: container_pass.Observation, policy: ContainerGC, result: Containers) -> None:
+    def keep_containers(
+        self, observed: container_pass.ObservedContainers, policy: ContainerGC, result: Containers
+    ) -> None:
         """Keep the findings of a pass over containers, if later passes would find the same."""
         if result.removed:
             self.kept.pop(IMAGES, None)  # A removed container's image may be unused now.
@@ -130,7 +132,7 @@ class IdlePass:
         containers = [(row.podman.user, container) for row in observed.found for container in row.item.containers]
         self.keep(CONTAINERS, containers, dead=result.dead)
 
-    def keep_images(self, observed: image_pass.Observation, policy: ImageGC, result: Images) -> None:
+    def keep_images(self, observed: image_pass.ObservedStorages, policy: ImageGC, result: Images) -> None:
         """Keep the places of the storages, and the findings of a pass over images if later passes would find the same."""
         storages = [storage for row in observed.by_device.values() for storage in row]
         self.kept["roots"] = {storage.podman.user: [storage.root, storage.driver] for storage in storages}

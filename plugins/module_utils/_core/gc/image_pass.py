@@ -44,7 +44,7 @@ class Storage(NamedTuple):
     space: tuple[int, int] = (0, 0)  # bytes of its file system, and free bytes
 
 
-class Observation(NamedTuple):
+class ObservedStorages(NamedTuple):
     """The storages by file system (device), the errors, and the updated records."""
 
     by_device: dict[int, list[Storage]]
@@ -52,7 +52,7 @@ class Observation(NamedTuple):
     records: Records
 
 
-def observe(podmans: Podmans, users: t.Sequence[str], records: Records, now: float, stop: Stop) -> Observation:
+def observe(podmans: Podmans, users: t.Sequence[str], records: Records, now: float, stop: Stop) -> ObservedStorages:
     """Read every storage, and record the uses of images."""
     by_device: dict[int, list[Storage]] = {}
     errors: list[str] = []
@@ -86,7 +86,7 @@ def observe(podmans: Podmans, users: t.Sequence[str], records: Records, now: flo
     since = records.since if any(records.images.values()) else now
     # Unreadable events are requested again by the next pass.
     until = now if complete else records.observed
-    return Observation(by_device, tuple(errors), records._replace(images=known, since=since, observed=until))
+    return ObservedStorages(by_device, tuple(errors), records._replace(images=known, since=since, observed=until))
 
 
 def read_storage(podman: Podman) -> Storage:
@@ -99,7 +99,7 @@ def read_storage(podman: Podman) -> Storage:
     return Storage(podman, root, driver, images, tuple(podman.containers()), podman.layers(root, driver))
 
 
-def too_old_by(observed: Observation, policy: ImageGC, moment: float) -> bool:
+def too_old_by(observed: ObservedStorages, policy: ImageGC, moment: float) -> bool:
     """Whether an image will be too old at ``moment`` if it stays unused."""
     limits, watched = limits_of(policy), moment - observed.records.since
     passes = (images_of(storages, policy, observed.records) for storages in observed.by_device.values())
@@ -125,7 +125,7 @@ def images_of(storages: t.Sequence[Storage], policy: ImageGC, records: Records) 
     return images
 
 
-def run(host: Host, policy: ImageGC, observed: Observation, now: float, stop: Stop, *, dry: bool) -> Images:
+def run(host: Host, policy: ImageGC, observed: ObservedStorages, now: float, stop: Stop, *, dry: bool) -> Images:
     """Remove the images that are due, or (``dry``) only list them: one file system after another."""
     errors, done, unfinished = list(observed.errors), [], False
     for storages in observed.by_device.values():

@@ -52,7 +52,7 @@ WRITES = (
 OWN_LINKS = {COMMAND: (LAUNCHER, "command"), FACT: (LAUNCHER, "local fact for Ansible")}
 
 
-class Observation(NamedTuple):
+class ObservedAgent(NamedTuple):
     """The installation as observed: texts by path (None: absent), links by path, active units.
 
     ``runs``: the release whose program runs (None: none). ``compiled``: whether the wanted program is compiled. ``programs``: the records
@@ -165,16 +165,16 @@ def paths_of(program: Program) -> dict[str, str]:
     return {f"{program.folder}/{name}": text for name, text in program.files.items()}
 
 
-def observe(host: Host, files: t.Iterable[str], links: t.Iterable[str], trigger: str) -> Observation:
+def observe(host: Host, files: t.Iterable[str], links: t.Iterable[str], trigger: str) -> ObservedAgent:
     """Read the installation. A tick of the timer runs no command, as long as the timer is enabled."""
     links_now = {path: host.link(path) for path in links}
     # A disabled timer may be stopped too, and then this tick would be the last.
     disabled = any(path.endswith(f"/{agent_units.TIMER}") and link is None for path, link in links_now.items())
     active = running_units(host, "" if disabled else trigger)
-    return Observation({path: host.read(path) for path in files}, links_now, active)
+    return ObservedAgent({path: host.read(path) for path in files}, links_now, active)
 
 
-def with_program(host: Host, seen: Observation, program: Program, tag: t.Optional[str]) -> Observation:
+def with_program(host: Host, seen: ObservedAgent, program: Program, tag: t.Optional[str]) -> ObservedAgent:
     """The observation with the running program and the records of all present programs."""
     link = seen.links[LAUNCHER]
     runs: t.Optional[str] = agent_program.release_of(link) or None
@@ -226,7 +226,7 @@ def decide(
     links: t.Mapping[str, str],
     program: t.Optional[Program],
     options: AgentOptions,
-    seen: Observation,
+    seen: ObservedAgent,
 ) -> Part:
     """The changes that bring the installation to the wanted state."""
     changes: list[t.Optional[Change]] = []
@@ -249,7 +249,7 @@ def decide(
     return Part(whole(tuple(filter(None, changes)), seen), frozenset(owned), gone=gone)
 
 
-def whole(changes: tuple[Change, ...], seen: Observation) -> tuple[Change, ...]:
+def whole(changes: tuple[Change, ...], seen: ObservedAgent) -> tuple[Change, ...]:
     """The changes; on a node without any file of the agent, one item for the whole installation."""
     if not changes or any(text is not None for text in seen.texts.values()):
         return changes
@@ -257,12 +257,12 @@ def whole(changes: tuple[Change, ...], seen: Observation) -> tuple[Change, ...]:
     return (changes[0]._replace(reason="not installed", steps=steps),)
 
 
-def runs_already(program: Program, seen: Observation) -> bool:
+def runs_already(program: Program, seen: ObservedAgent) -> bool:
     """Whether the link leads to the launcher of this program."""
     return seen.links[LAUNCHER] == program.link
 
 
-def outdated_programs(program: Program, seen: Observation) -> list[undo.Original]:
+def outdated_programs(program: Program, seen: ObservedAgent) -> list[undo.Original]:
     """The records of programs to remove, the last first.
 
     The running program stays until the next upgrade: a tick that started with it may load more of its files.
@@ -274,7 +274,7 @@ def outdated_programs(program: Program, seen: Observation) -> list[undo.Original
 
 
 def program_change(
-    program: Program, outdated: t.Sequence[undo.Original], options: AgentOptions, seen: Observation
+    program: Program, outdated: t.Sequence[undo.Original], options: AgentOptions, seen: ObservedAgent
 ) -> t.Optional[Change]:
     """The change of the whole program. A run may end after any step: only the last step, the link, takes effect."""
     texts = paths_of(program)
@@ -294,7 +294,7 @@ def program_change(
     return Change(NAME, FOLDER, "program", actual, program.name, reason, FOLDER, in_order)
 
 
-def program_state(seen: Observation, files: int, differing: int, *, runs: bool) -> tuple[t.Optional[str], str]:
+def program_state(seen: ObservedAgent, files: int, differing: int, *, runs: bool) -> tuple[t.Optional[str], str]:
     """The present program of a node, and why it changes; ``runs``: it is the wanted one, of which ``differing`` files differ."""
     if seen.runs == agent_program.NO_RELEASE:
         return "without a release's name", f"{files} files"
@@ -317,7 +317,7 @@ def as_numbers(version: str) -> list[int]:
     return [int(part) for part in re.findall("[0-9]+", version.partition("-")[0])]
 
 
-def link_change(seen: Observation, path: str) -> t.Optional[Change]:
+def link_change(seen: ObservedAgent, path: str) -> t.Optional[Change]:
     """The change of the link of the command or of the local fact."""
     target, what = OWN_LINKS[path]
     if seen.links[path] == target:
@@ -326,7 +326,7 @@ def link_change(seen: Observation, path: str) -> t.Optional[Change]:
     return Change(NAME, path, "link", seen.links[path], target, f"the agent's {what}", path, (step,))
 
 
-def slice_change(seen: Observation) -> t.Optional[Change]:
+def slice_change(seen: ObservedAgent) -> t.Optional[Change]:
     """The change that starts the agent's slice; its record stops the slice with a removal."""
     unit = agent_units.SLICE
     if unit in seen.active:
@@ -335,7 +335,7 @@ def slice_change(seen: Observation) -> t.Optional[Change]:
     return Change(NAME, unit, "state", "inactive", "active", reason, path, (make_step.unit(unit, "start", START, 5),))
 
 
-def state_change(unit: str, seen: Observation) -> t.Optional[Change]:
+def state_change(unit: str, seen: ObservedAgent) -> t.Optional[Change]:
     """The change of a unit's state. Every unit is to be enabled, and those in STARTED active."""
     path = next(path for path in wanted_links() if path.endswith(f"/{unit}"))
     enabled = seen.links[path] is not None

@@ -50,7 +50,7 @@ class Mirror(NamedTuple):
         return (self.cpus.effective or frozenset()).union(*self.outside)
 
 
-class Observation(NamedTuple):
+class ObservedSlicesV1(NamedTuple):
     """The tree as observed."""
 
     units: dict[str, Mirror]
@@ -68,7 +68,7 @@ def plan(host: Host, context: Context, wanted: t.Mapping[str, frozenset[int]]) -
     return decide(context.pools, wanted, observe(host, wanted, context.profile))
 
 
-def observe(host: Host, wanted: t.Mapping[str, frozenset[int]], profile: Profile) -> Observation:
+def observe(host: Host, wanted: t.Mapping[str, frozenset[int]], profile: Profile) -> ObservedSlicesV1:
     """Read the directories and which processes are in them: kernel files, no command."""
     units = {}
     for unit in (*wanted, *slices.left_over(wanted, [ISOLATED_SLICE])):
@@ -83,7 +83,7 @@ def observe(host: Host, wanted: t.Mapping[str, frozenset[int]], profile: Profile
         for name in cgroup.top_level(host)
         if name not in units and not unmanaged_groups.is_the_kubelets(name, profile) and cgroup.populated(host, name)
     )
-    return Observation(units, unmanaged, host.exists(BOOT_LINK))
+    return ObservedSlicesV1(units, unmanaged, host.exists(BOOT_LINK))
 
 
 def topmost(host: Host) -> frozenset[int]:
@@ -91,7 +91,7 @@ def topmost(host: Host) -> frozenset[int]:
     return cgroup_v1_cpuset.cpus(host, cgroup.CPUSETS).effective or frozenset()
 
 
-def decide(pools: Pools, wanted: t.Mapping[str, frozenset[int]], seen: Observation) -> Part:
+def decide(pools: Pools, wanted: t.Mapping[str, frozenset[int]], seen: ObservedSlicesV1) -> Part:
     """The changes that make the tree as wanted."""
     moving = slices.handover_slices(wanted, {unit: mirror.now() for unit, mirror in seen.units.items()})
     steps: dict[str, list[Step]] = {}

@@ -55,7 +55,7 @@ OWN_DROPIN = dropin("", workload_units.NAME).rpartition("/")[2]
 LEFT_BEHIND = re.compile(r"\.(.*)\.corral")
 
 
-class Observed(NamedTuple):
+class ObservedDevices(NamedTuple):
     """What was delivered: the files for environments by path, the lists of units that have such a file, the CDI specs by path, and the
     PCI functions that Corral has bound to a driver. ``numbers`` are those of device files, as below /sys/dev; None in a snapshot, which
     has no device files.
@@ -126,7 +126,7 @@ def observe(
     names: t.Iterable[str],
     specs: t.Mapping[str, t.Optional[str]],
     ended: t.Collection[str] = (),
-) -> Observed:
+) -> ObservedDevices:
     """Look at what was delivered, and at the units that it was for or is to be for; ``ended`` are files that may be there no longer."""
     # What a killed writer left beside a file is removed with it (Host.remove).
     names = dict.fromkeys(LEFT_BEHIND.sub(r"\1", name) for name in names)
@@ -141,7 +141,7 @@ def observe(
     paths = [path for path in paths if path in there or device_delivery.unit_of(path[len(FOLDER) + 1 :]) in are_set]
     bound = [name[: -len(DRIVER_ENDING)] for name in names if name.endswith(DRIVER_ENDING)]
     bound = [one for one in bound if device_delivery.PCI_ADDRESS.fullmatch(one)]
-    return Observed({path: host.read(path, follow=False) for path in paths}, lists, specs, tuple(sorted(bound)))
+    return ObservedDevices({path: host.read(path, follow=False) for path in paths}, lists, specs, tuple(sorted(bound)))
 
 
 def numbers_of(
@@ -199,7 +199,7 @@ def sorts_after(file: str, control: str) -> bool:
 def decide(
     found: t.Optional[Workloads],
     granted: t.Sequence[Grant],
-    seen: Observed,
+    seen: ObservedDevices,
     hooks: t.Mapping[str, t.Any],
     runs: t.Mapping[str, device_lists.Run],
 ) -> list[Change]:
@@ -244,7 +244,7 @@ def decide(
 
 
 def numbers_of_starting(
-    found: t.Optional[Workloads], delivered: t.Iterable[t.Sequence[Holder]], seen: Observed
+    found: t.Optional[Workloads], delivered: t.Iterable[t.Sequence[Holder]], seen: ObservedDevices
 ) -> set[t.Optional[str]]:
     """The numbers of what a unit gets that is about to start: it does not start where systemd leaves that open to another one."""
     numbers = seen.numbers or {}
@@ -294,7 +294,10 @@ def missing(
 
 
 def bound_then(
-    grant: Grant, need: t.Optional[ResourceRequirements], seen: Observed, devices: t.Mapping[str, tuple[Device, ...]]
+    grant: Grant,
+    need: t.Optional[ResourceRequirements],
+    seen: ObservedDevices,
+    devices: t.Mapping[str, tuple[Device, ...]],
 ) -> t.Sequence[Setting]:
     """BindPaths= of a unit once the workloads manager has written its drop-in, which is drift of its own where it is not there."""
     there = seen.lists.get(grant.unit)
@@ -333,7 +336,7 @@ def of_files(
 def given(
     several: t.Sequence[Holder],
     files: t.Sequence[str],
-    seen: Observed,
+    seen: ObservedDevices,
     *,
     starting: bool,
     needed: t.AbstractSet[t.Optional[str]],
@@ -391,14 +394,14 @@ def code_of(entry: str, numbers: t.Mapping[str, str]) -> t.Optional[str]:
     return path[len("/dev/") :] if path.startswith(device_allow.NUMBERS) else numbers.get(path)
 
 
-def environment_steps(path: str, devices: t.Mapping[str, t.Sequence[Device]], seen: Observed) -> list[Step]:
+def environment_steps(path: str, devices: t.Mapping[str, t.Sequence[Device]], seen: ObservedDevices) -> list[Step]:
     """The writes of a file with the environment of a workload: the variables for its devices."""
     now = seen.files.get(path)
     kept, text = device_delivery.kept_text(now, devices), device_delivery.env_text(devices)
     return make_step.take_and_give(partial(make_step.file, path, mode=0o644), now, kept, text, TOLD)
 
 
-def environment_change(grant: Grant, path: str, steps: t.Iterable[Step], seen: Observed) -> Change:
+def environment_change(grant: Grant, path: str, steps: t.Iterable[Step], seen: ObservedDevices) -> Change:
     """The file with the environment of a workload."""
     actual = None if seen.files.get(path) is None else "others, or changed by hand"
     reason = "its environment names what it was granted"
@@ -474,7 +477,7 @@ def hidden_change(unit: str, seen: UnitDevices, paths: t.Sequence[str], bound: t
     return [found._replace(disruption="service restart")]
 
 
-def taken_back(path: str, seen: Observed) -> list[Change]:
+def taken_back(path: str, seen: ObservedDevices) -> list[Change]:
     """The end of what was delivered to a workload. A unit that starts meanwhile is told of nothing."""
     unit = device_delivery.unit_of(path[len(FOLDER) + 1 :])
     there = seen.lists.get(unit)

@@ -51,7 +51,7 @@ WRITES = (
 )
 
 
-class Observation(NamedTuple):
+class ObservedPasses(NamedTuple):
     """The passes as observed, their open items, and the other programs that collect here."""
 
     passes: Passes
@@ -72,9 +72,9 @@ def plan(host: Host, context: Context) -> Part:
     return part._replace(notes=(*agent_note(host, context, "gc: collects"), *part.notes))
 
 
-def observe(host: Host, context: Context, gc: GC) -> Observation:
+def observe(host: Host, context: Context, gc: GC) -> ObservedPasses:
     """Read the units and the last passes' results."""
-    return Observation(
+    return ObservedPasses(
         pass_timer.observe(host, context, OWN, gc_units.period(gc)),
         items(state.read_json(host, state.GC_DRIFT) if state.there(host, state.GC_DRIFT) else []),
         other_gc.kubelet(host),
@@ -105,7 +105,7 @@ def item(row: object) -> t.Optional[Change]:
     return change if texts and change.manager == NAME and change.verdict in (DRIFT, UNCHANGEABLE, UNKNOWN) else None
 
 
-def decide(context: Context, gc: GC, seen: Observation) -> Part:
+def decide(context: Context, gc: GC, seen: ObservedPasses) -> Part:
     """The changes of the units, and the items of the passes."""
     changes = pass_timer.changes(context, OWN, gc_units.units(gc, seen.metrics), gc_units.period(gc), seen.passes)
     problems = [
@@ -130,7 +130,7 @@ def decide(context: Context, gc: GC, seen: Observation) -> Part:
     )
 
 
-def notes(context: Context, gc: GC, seen: Observation) -> tuple[str, ...]:
+def notes(context: Context, gc: GC, seen: ObservedPasses) -> tuple[str, ...]:
     """Notes for the user about this garbage collection."""
     texts = [
         f"gc.images: {location} removes images without a name, too ({line[:120]})"

@@ -25,7 +25,7 @@ from ...model.plan.context import Context
 from ...model.plan.plan import CLAIM, DECLARE, START, STOP, Change, Step
 from ...model.values.errors import Problem
 from ...model.values.records import NamedTuple
-from .kubelet_observed import Observation
+from .kubelet_observed import ObservedKubelet
 from .kubelet_obstacles import acts
 from .kubelet_places import DRAINED, DUE, NAME
 
@@ -88,7 +88,7 @@ class Transition(NamedTuple):
 
 
 def transition(
-    host: Host, seen: Observation, then: Config, hook: t.Optional[str], context: Context, keys: t.Any = None
+    host: Host, seen: ObservedKubelet, then: Config, hook: t.Optional[str], context: Context, keys: t.Any = None
 ) -> Transition:
     """The transition to a configuration: for the section, its removal and the way back.
 
@@ -107,7 +107,7 @@ def transition(
     return Transition(now, then, differences, after, unfit, hook, may_fail=False)
 
 
-def state_under(host: Host, seen: Observation, config: Config, context: Context) -> StateFiles:
+def state_under(host: Host, seen: ObservedKubelet, config: Config, context: Context) -> StateFiles:
     """What a configuration makes of the state files."""
     root = seen.places.root_dir
     cpu_file, cpus = kubelet_state.inspect_cpus(host, root, config, context.topology)
@@ -143,7 +143,7 @@ def problems(state: StateFiles, hook: t.Optional[str], way_out: str = WAY_OUT) -
     return [Problem("kubelet.drain", None, message)]
 
 
-def standing_notes(seen: Observation, after: StateFiles, context: Context) -> list[str]:
+def standing_notes(seen: ObservedKubelet, after: StateFiles, context: Context) -> list[str]:
     """What is to be known of a kubelet that runs on: that it could not start again, or that it has not counted hugepages."""
     if seen.process is None:
         return []
@@ -171,12 +171,12 @@ def cause(refusal: str) -> str:
     return next((word for text, word in CAUSES if text in refusal), "unreadable")
 
 
-def stops(seen: Observation) -> bool:
+def stops(seen: ObservedKubelet) -> bool:
     """Whether the kubelet has to be stopped and started: it runs, or an earlier run stopped it."""
     return seen.process is not None or seen.due
 
 
-def readiness(host: Host, seen: Observation) -> tuple[list[Step], list[str]]:
+def readiness(host: Host, seen: ObservedKubelet) -> tuple[list[Step], list[str]]:
     """The step that waits until the node is Ready again; a note instead where it is not now, or where that cannot be asked."""
     kubeconfig = seen.places.flags.get("kubeconfig", "")
     if not kubeconfig or seen.process is None:
@@ -190,7 +190,7 @@ def readiness(host: Host, seen: Observation) -> tuple[list[Step], list[str]]:
 
 
 def restart(
-    host: Host, seen: Observation, move: Transition, context: Context, refusals: t.Sequence[Problem]
+    host: Host, seen: ObservedKubelet, move: Transition, context: Context, refusals: t.Sequence[Problem]
 ) -> tuple[list[Step], list[str]]:
     """The steps around the write of a configuration, and what is not checked after them.
 
@@ -223,7 +223,7 @@ def finish(hook: str) -> list[Step]:
     return [*resume, make_step.file(DUE, None, DECLARE, -10)]
 
 
-def unfinished(seen: Observation, *, by_tick: bool) -> list[Change]:
+def unfinished(seen: ObservedKubelet, *, by_tick: bool) -> list[Change]:
     """What a run that was ended left to do. A tick has started the kubelet again, and leaves the rest to a run."""
     if not seen.due:
         return still_drained(seen, by_tick=by_tick)
@@ -235,7 +235,7 @@ def unfinished(seen: Observation, *, by_tick: bool) -> list[Change]:
     return [Change(NAME, kubelet_unit.UNIT, "change", "unfinished", "finished", reason, DUE, tuple(steps))]
 
 
-def still_drained(seen: Observation, *, by_tick: bool) -> list[Change]:
+def still_drained(seen: ObservedKubelet, *, by_tick: bool) -> list[Change]:
     """A node whose hook has drained it and has not resumed it: a run was ended, the machine with it, or the hook failed."""
     hook, said = seen.drained
     if not hook:
@@ -255,7 +255,7 @@ def health_address(config: Config) -> str:
     return f"{kubelet_api.ANY.get(address, address)}:{number}"
 
 
-def sizing_notes(host: Host, move: Transition, seen: Observation) -> list[str]:
+def sizing_notes(host: Host, move: Transition, seen: ObservedKubelet) -> list[str]:
     """What pods may have afterwards, where that changes; and reserves that are in use already."""
     before, after = (kubelet_sizing.sizing(config, seen.machine) for config in (move.now, move.then))
     changed = [

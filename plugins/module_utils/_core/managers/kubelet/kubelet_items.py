@@ -18,12 +18,12 @@ from ...model.plan.context import Context
 from ...model.plan.plan import UNCHANGEABLE, Change, Step
 from ...model.systemd.unit_file import settings
 from . import kubelet_change
-from .kubelet_observed import Observation
+from .kubelet_observed import ObservedKubelet
 from .kubelet_places import DROPIN, NAME
 from .kubelet_target import Target
 
 
-def file_item(seen: Observation, then: Target, steps: t.Sequence[Step], when: t.Any, disruption: t.Any) -> Change:
+def file_item(seen: ObservedKubelet, then: Target, steps: t.Sequence[Step], when: t.Any, disruption: t.Any) -> Change:
     """The item of Corral's file, or of the lines in others'."""
     actual, wanted = seen.texts.get(seen.own), then.text
     reason = "the kubelet's keys that the profile declares"
@@ -61,7 +61,7 @@ def overridden_item(host: Host, one: Difference) -> Change:
     return Change(NAME, one.key, "value", one.actual, one.wanted, reason, file, (), UNCHANGEABLE)
 
 
-def older_than_files(host: Host, seen: Observation, context: Context) -> list[Change]:
+def older_than_files(host: Host, seen: ObservedKubelet, context: Context) -> list[Change]:
     """The item of a kubelet that has not read its files: it began before they were changed, and nothing else restarts it.
 
     Where the pools keep to what it reserves, a state file that does not fit its files counts as well, also of a kubelet that does not

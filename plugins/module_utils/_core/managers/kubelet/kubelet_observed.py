@@ -44,7 +44,7 @@ class Kept(NamedTuple):
     lines: t.Mapping[str, t.Optional[str]] = {}
 
 
-class Observation(NamedTuple):
+class ObservedKubelet(NamedTuple):
     """``missing`` says why there is no kubelet to configure; then the rest is empty but for the file in ``kept``.
 
     ``layers`` are the files in the kubelet's order with their ``texts``, ``wrong`` what is wrong with them; ``flags`` are those of the
@@ -78,7 +78,7 @@ class Observation(NamedTuple):
         return f"{self.places.config_dir.rstrip('/')}/{DROPIN}" if self.places.config_dir else ""
 
 
-def observe(host: Host, context: Context, *, pools_stay: bool = False) -> Observation:
+def observe(host: Host, context: Context, *, pools_stay: bool = False) -> ObservedKubelet:
     """Look at the kubelet. A tick looks in the control group of its unit alone, and starts no process.
 
     ``pools_stay``: what is planned is not the whole profile, and leaves hugepages as they are.
@@ -94,7 +94,7 @@ def observe(host: Host, context: Context, *, pools_stay: bool = False) -> Observ
         )
     layers, wrong = kubelet_node.layers(host, places)
     flags, unread = kubelet_config.flag_layers(places.flags)
-    found = Observation("", process, places)
+    found = ObservedKubelet("", process, places)
     own = found.dropin
     earlier = kept(host)
     paths = {*(layer.origin for layer in layers), *(path for path in (own, earlier.file) if path)}
@@ -115,12 +115,12 @@ def observe(host: Host, context: Context, *, pools_stay: bool = False) -> Observ
     )
 
 
-def without_kubelet(host: Host, missing: str) -> Observation:
+def without_kubelet(host: Host, missing: str) -> ObservedKubelet:
     """The observation where there is none to configure: a file of others that was changed for the last one."""
     earlier = kept(host)
     text = host.read(earlier.file) if earlier.file else None
     modes = {} if text is None else {earlier.file: host.mode(earlier.file) or 0o644}
-    return Observation(missing, texts={earlier.file: text}, modes=modes, kept=earlier)
+    return ObservedKubelet(missing, texts={earlier.file: text}, modes=modes, kept=earlier)
 
 
 def is_ours(layer: Layer) -> bool:
@@ -128,7 +128,7 @@ def is_ours(layer: Layer) -> bool:
     return (layer.data.get("apiVersion"), layer.data.get("kind")) == (API_VERSION, KIND)
 
 
-def with_version(host: Host, seen: Observation) -> Observation:
+def with_version(host: Host, seen: ObservedKubelet) -> ObservedKubelet:
     """The observation with the version of the installed kubelet."""
     version, error = version_of(host, seen.process)
     return seen._replace(version_error=error, machine=seen.machine._replace(version=version))

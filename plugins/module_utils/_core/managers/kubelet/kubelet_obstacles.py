@@ -18,14 +18,14 @@ from ...model.plan.context import Context
 from ...model.plan.places import Place
 from ...model.plan.plan import FILES, UNKNOWN, Change, Part
 from ...model.values.errors import Problem
-from .kubelet_observed import Observation
+from .kubelet_observed import ObservedKubelet
 from .kubelet_places import CONFIG, NAME
 
 NO_ACT = "a tick restarts no kubelet"
 NO_RESTART = f"{NO_ACT}: roll the profile out again"
 
 
-def acts(seen: Observation, context: Context) -> bool:
+def acts(seen: ObservedKubelet, context: Context) -> bool:
     """Whether this run may change the kubelet: no tick, whose unit may write none of its files, and which has no network.
 
     At boot it may, as long as the kubelet does not run.
@@ -39,7 +39,7 @@ def refused(found: tuple[Problem, ...], subject: str, location: str, owned: froz
     return Part((Change(NAME, subject, "keys", None, None, reason, location, (), UNKNOWN),), owned, problems=found)
 
 
-def obstacles(seen: Observation) -> t.Iterator[Problem]:
+def obstacles(seen: ObservedKubelet) -> t.Iterator[Problem]:
     """What stands against changing this kubelet at all."""
     for line in seen.wrong:
         yield Problem("kubelet", None, f"{line}: correct that first")
@@ -59,7 +59,7 @@ def obstacles(seen: Observation) -> t.Iterator[Problem]:
         yield Problem("kubelet", None, message)
 
 
-def wrong_version(seen: Observation) -> t.Iterator[Problem]:
+def wrong_version(seen: ObservedKubelet) -> t.Iterator[Problem]:
     """A kubelet whose version is not known, or too old."""
     version = seen.machine.version
     if version is None:
@@ -69,7 +69,7 @@ def wrong_version(seen: Observation) -> t.Iterator[Problem]:
         yield Problem("kubelet", shown, f"Corral configures kubelets from 1.{kubelet_options.OLDEST} on: update it")
 
 
-def stopped_for_good(host: Host, seen: Observation) -> t.Iterator[Problem]:
+def stopped_for_good(host: Host, seen: ObservedKubelet) -> t.Iterator[Problem]:
     """A kubelet that runs, and that could not be started again once it is stopped."""
     why = kubelet_unit.cannot_start(host) if seen.process is not None else ""
     if why:
@@ -78,7 +78,7 @@ def stopped_for_good(host: Host, seen: Observation) -> t.Iterator[Problem]:
         )
 
 
-def no_restart(host: Host, seen: Observation) -> str:
+def no_restart(host: Host, seen: ObservedKubelet) -> str:
     """Why a tick leaves a key as it is, and the way out: a rollout, where it would not be refused."""
     stuck = "; ".join(problem.message for problem in stopped_for_good(host, seen))
     return f"{NO_ACT}, and a rollout is refused: {stuck}" if stuck else NO_RESTART

@@ -23,7 +23,7 @@ from ...model.values.errors import Problem
 from . import kubelet_change, kubelet_observed
 from .kubelet_change import Transition
 from .kubelet_items import file_item, older_than_files, overridden_item, state_item
-from .kubelet_observed import Observation
+from .kubelet_observed import ObservedKubelet
 from .kubelet_obstacles import (
     NO_RESTART,
     acts,
@@ -55,7 +55,7 @@ def plan_beside(host: Host, context: Context) -> Part:
     return Part((), frozenset(), notes=tuple(notes))
 
 
-def without(host: Host, seen: Observation, kubelet: Kubelet, context: Context) -> Part:
+def without(host: Host, seen: ObservedKubelet, kubelet: Kubelet, context: Context) -> Part:
     """A node without a kubelet to configure."""
     owned = held(host) if context.in_tick else frozenset[str]()
     if kubelet.optional:
@@ -106,8 +106,8 @@ def plan_section(host: Host, kubelet: Kubelet, context: Context) -> Part:
 
 
 def aimed(
-    host: Host, seen: Observation, kubelet: Kubelet, context: Context
-) -> tuple[Observation, Wanted, Target, tuple[Problem, ...]]:
+    host: Host, seen: ObservedKubelet, kubelet: Kubelet, context: Context
+) -> tuple[ObservedKubelet, Wanted, Target, tuple[Problem, ...]]:
     """What is wanted of the kubelet that is installed, and what stands against any of it. Raises NotEditable.
 
     The version is asked by a process, which a node in sync does without.
@@ -123,7 +123,9 @@ def aimed(
     return seen, wanted, then, found
 
 
-def contradictions(host: Host, seen: Observation, wanted: Wanted, move: Transition) -> tuple[list[str], list[Problem]]:
+def contradictions(
+    host: Host, seen: ObservedKubelet, wanted: Wanted, move: Transition
+) -> tuple[list[str], list[Problem]]:
     """What others configured wrongly before, and what the wanted configuration would be refused for."""
     machine = kubelet_observed.with_groups(host, seen.machine, move.now, move.then)
     before = {problem.line() for problem in kubelet_rules.problems(move.now, machine, ())}
@@ -132,7 +134,7 @@ def contradictions(host: Host, seen: Observation, wanted: Wanted, move: Transiti
     return standing, [*wanted.problems, *(one for one in found if one.line() not in before)]
 
 
-def known_keys(seen: Observation, wanted: Wanted) -> frozenset[str]:
+def known_keys(seen: ObservedKubelet, wanted: Wanted) -> frozenset[str]:
     """The keys that a tick compares, which asks no kubelet for its version: those that are wanted, and those that Corral wrote before."""
     written = {key for layer in seen.layers if layer.origin == seen.dropin for key in layer.data}
     written.update(seen.kept.lines)
@@ -154,7 +156,7 @@ def shared_with_pods(config: Config, context: Context) -> list[str]:
 
 
 def changes_of(
-    seen: Observation, then: Target, move: Transition, restart: t.Sequence[Step], context: Context, why: str
+    seen: ObservedKubelet, then: Target, move: Transition, restart: t.Sequence[Step], context: Context, why: str
 ) -> list[Change]:
     """The items of keys that differ, with the steps of all of them where this run may and can take them.
 

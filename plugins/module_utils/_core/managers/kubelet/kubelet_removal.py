@@ -21,7 +21,7 @@ from ...model.plan.plan import FILES, Change, Part, Step
 from ...model.values.errors import CorralError, Problem
 from . import kubelet_change, kubelet_observed
 from .kubelet_change import StateFiles, Transition
-from .kubelet_observed import Observation
+from .kubelet_observed import ObservedKubelet
 from .kubelet_obstacles import NO_RESTART, acts, refused
 from .kubelet_places import DUE, KEPT, NAME
 from .kubelet_target import layers_below_dropin, load, moved_away
@@ -55,7 +55,7 @@ def removal(host: Host, *, pools_stay: bool, goes_back: bool) -> list[Change]:
     return changes
 
 
-def way_back(host: Host, seen: Observation, context: Context) -> tuple[list[Change], list[Problem]]:
+def way_back(host: Host, seen: ObservedKubelet, context: Context) -> tuple[list[Change], list[Problem]]:
     """The changes that take Corral's keys out of the configuration, and what stands against them."""
     try:
         return (left_behind(host, seen), []) if seen.missing else back_changes(host, seen, context)
@@ -67,7 +67,7 @@ def way_back(host: Host, seen: Observation, context: Context) -> tuple[list[Chan
         return [], [Problem(seen.kept.file, None, message)]
 
 
-def left_behind(host: Host, seen: Observation) -> list[Change]:
+def left_behind(host: Host, seen: ObservedKubelet) -> list[Change]:
     """What Corral has kept of a kubelet that is gone. Raises NotEditable."""
     steps = moved_away(seen) if seen.kept.file else []
     left = (DUE,) if steps else (KEPT, DUE)
@@ -75,7 +75,7 @@ def left_behind(host: Host, seen: Observation) -> list[Change]:
     return [Change(NAME, "kubelet", "state", "kept", "absent", seen.missing, KEPT, tuple(steps))] if steps else []
 
 
-def back_changes(host: Host, seen: Observation, context: Context) -> tuple[list[Change], list[Problem]]:
+def back_changes(host: Host, seen: ObservedKubelet, context: Context) -> tuple[list[Change], list[Problem]]:
     """As way_back(). Raises NotEditable."""
     originals = [record.before for record in state.records(host)[0] if record.manager == NAME]
     then = effective(layers_of_others(seen, originals), seen.flags)
@@ -103,7 +103,7 @@ def back_changes(host: Host, seen: Observation, context: Context) -> tuple[list[
     return [change], problems
 
 
-def layers_of_others(seen: Observation, originals: t.Sequence[undo.Original]) -> list[Layer]:
+def layers_of_others(seen: ObservedKubelet, originals: t.Sequence[undo.Original]) -> list[Layer]:
     """The files without what Corral wrote: its drop-in by the original, lines of others' files as they were. Raises NotEditable."""
     before = {one.target: one.value for one in originals}
     files = [one for one in layers_below_dropin(seen) if before.get(one.origin, "") is not None]
@@ -112,7 +112,7 @@ def layers_of_others(seen: Observation, originals: t.Sequence[undo.Original]) ->
     ]
 
 
-def against(host: Host, seen: Observation, move: Transition, stays: str, context: Context) -> list[Problem]:
+def against(host: Host, seen: ObservedKubelet, move: Transition, stays: str, context: Context) -> list[Problem]:
     """What stands against the restart by which the kubelet goes back; ``stays`` is why it is not stopped."""
     if not move.restarts or not acts(seen, context):
         return []
@@ -135,7 +135,7 @@ def way_to_start(after: StateFiles) -> str:
     )
 
 
-def why_not_stopped(host: Host, seen: Observation) -> str:
+def why_not_stopped(host: Host, seen: ObservedKubelet) -> str:
     """Why the running kubelet is not to be stopped: it would not start again, whatever goes back. "" where it would, or does not run."""
     if seen.process is None:
         return ""
@@ -143,7 +143,7 @@ def why_not_stopped(host: Host, seen: Observation) -> str:
     return f"{kubelet_unit.UNIT} {unfit}" if unfit else damage(seen)
 
 
-def damage(seen: Observation) -> str:
+def damage(seen: ObservedKubelet) -> str:
     """What is wrong with a file of the configuration, and the way out; "" for nothing. Flags are those with which the kubelet runs."""
     line = next((line for line in seen.wrong if not line.startswith("--")), "")
     return f"{line}: correct that first" if line else ""
@@ -154,7 +154,7 @@ def held(host: Host) -> frozenset[str]:
     return frozenset(record.before.key for record in state.records(host)[0] if record.manager == NAME)
 
 
-def hook_left(host: Host, seen: Observation) -> t.Optional[str]:
+def hook_left(host: Host, seen: ObservedKubelet) -> t.Optional[str]:
     """How the profile that is left drains the node: the declared one, or the last one applied that has the section; None: nothing says how."""
     current, past = state.history(host)
     profiles = [state.read_json(host, state.DECLARED), *(one.profile for one in (current, *past) if one)]

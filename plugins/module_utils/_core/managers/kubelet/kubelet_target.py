@@ -20,7 +20,7 @@ from ...model.plan.plan import CLAIM, FILES, Step
 from ...model.profile.profile_kubelet import Kubelet
 from ...model.values.errors import CorralError
 from ...model.values.records import NamedTuple
-from .kubelet_observed import Kept, Observation
+from .kubelet_observed import Kept, ObservedKubelet
 from .kubelet_places import KEPT
 
 
@@ -32,14 +32,14 @@ class Target(NamedTuple):
     kept: Kept = Kept()
 
 
-def wanted_of(seen: Observation, kubelet: Kubelet) -> tuple[Wanted, Target]:
+def wanted_of(seen: ObservedKubelet, kubelet: Kubelet) -> tuple[Wanted, Target]:
     """The keys that are wanted, and what is to be in force. Raises NotEditable."""
     wanted = kubelet_wanted.compile(kubelet, seen.machine)
     wanted = kubelet_wanted.complete(wanted, kubelet, seen.machine, lambda one: target(seen, one).config)
     return wanted, target(seen, wanted)
 
 
-def target(seen: Observation, wanted: Wanted) -> Target:
+def target(seen: ObservedKubelet, wanted: Wanted) -> Target:
     """The configuration with what is wanted, and Corral's file. Raises NotEditable."""
     if seen.dropin:
         layers = layers_below_dropin(seen)
@@ -49,7 +49,7 @@ def target(seen: Observation, wanted: Wanted) -> Target:
     return edited(seen, wanted)
 
 
-def layers_below_dropin(seen: Observation) -> list[Layer]:
+def layers_below_dropin(seen: ObservedKubelet) -> list[Layer]:
     """The files once a drop-in has what Corral wrote into one of others before: that one has its own lines again. Raises NotEditable."""
     path = seen.kept.file
     return [
@@ -60,7 +60,7 @@ def layers_below_dropin(seen: Observation) -> list[Layer]:
     ]
 
 
-def edited(seen: Observation, wanted: Wanted) -> Target:
+def edited(seen: ObservedKubelet, wanted: Wanted) -> Target:
     """The same in a file of others: keys that are no longer wanted get back the lines that they had. Raises NotEditable."""
     path = seen.places.config
     text = seen.texts.get(path) or ""
@@ -99,7 +99,7 @@ def load(text: str, path: str) -> dict[str, t.Any]:
         raise NotEditable(str(error)) from None
 
 
-def write_steps(seen: Observation, then: Target) -> list[Step]:
+def write_steps(seen: ObservedKubelet, then: Target) -> list[Step]:
     """The steps that write Corral's file, or the keys in another one; none where the files say what they are to say."""
     steps = []
     if seen.dropin:
@@ -125,7 +125,7 @@ def write_steps(seen: Observation, then: Target) -> list[Step]:
     return steps
 
 
-def needs_file(seen: Observation, then: Target) -> bool:
+def needs_file(seen: ObservedKubelet, then: Target) -> bool:
     """Whether the files of others make something else of the keys."""
     return bool(kubelet_drift.changing(effective(layers_below_dropin(seen), seen.flags), then.config))
 
@@ -138,7 +138,7 @@ def keep_step(kept: Kept, phase: int, order: int) -> Step:
     return make_step.file(KEPT, text, phase, order, mode=state.PRIVATE)
 
 
-def moved_away(seen: Observation) -> list[Step]:
+def moved_away(seen: ObservedKubelet) -> list[Step]:
     """The steps that put back what Corral changed in a file of others. Raises NotEditable."""
     path = seen.kept.file
     text = seen.texts.get(path)

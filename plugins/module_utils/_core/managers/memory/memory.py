@@ -43,7 +43,7 @@ WRITES = (
 )
 
 
-class Observation(NamedTuple):
+class ObservedMemory(NamedTuple):
     """Pools and mounts in the order of the profile; ``unknown`` says what could not be read.
 
     ``counted``: a kubelet that gives hugepages to pods by NUMA node runs. It would not start again once their number is another.
@@ -60,14 +60,14 @@ def plan(host: Host, context: Context) -> Part:
     return decide(context, observe(host, context))
 
 
-def observe(host: Host, context: Context) -> Observation:
+def observe(host: Host, context: Context) -> ObservedMemory:
     """Read the pools and the table of mounts."""
     memory = context.profile.memory
     unknown = None
     if memory.mounts and not mounts.readable(host):
         unknown = f"{mounts.TABLE} cannot be read: run as root"
     pools = tuple(hugepage_files.pool(host, pages.size_kib, pages.node) for pages in memory.hugepages)
-    return Observation(
+    return ObservedMemory(
         pools,
         tuple(memory_mounts.observe_mount(host, mount) for mount in memory.mounts),
         unknown,
@@ -75,7 +75,7 @@ def observe(host: Host, context: Context) -> Observation:
     )
 
 
-def problems(context: Context, seen: Observation) -> list[Problem]:
+def problems(context: Context, seen: ObservedMemory) -> list[Problem]:
     """Reasons not to begin: obstacles of a mount, and owners that do not exist on the node."""
     found = []
     for index, (mount, state) in enumerate(zip(context.profile.memory.mounts, seen.mounts)):
@@ -90,7 +90,7 @@ def problems(context: Context, seen: Observation) -> list[Problem]:
     return found
 
 
-def decide(context: Context, seen: Observation) -> Part:
+def decide(context: Context, seen: ObservedMemory) -> Part:
     """The changes that make pools and mounts as wanted."""
     changes: list[Change] = []
     owned: set[str] = set()

@@ -60,7 +60,7 @@ class SliceState(NamedTuple):
     tasks: t.Optional[int] = None
 
 
-class Observation(NamedTuple):
+class ObservedPids(NamedTuple):
     """The limits of the machine and the pools as observed; ``starting`` are the slices that the profile starts."""
 
     sysctls: SysctlState
@@ -87,11 +87,11 @@ def plan(host: Host, context: Context) -> Part:
     return decide(pids, cpu, seen, task_budget.exclusive_limits(context))
 
 
-def observe(host: Host, pids: Pids, pool_slices: t.Sequence[str]) -> Observation:
+def observe(host: Host, pids: Pids, pool_slices: t.Sequence[str]) -> ObservedPids:
     """Read the limits: kernel files and systemd's files, no command."""
     slices = dict.fromkeys([*(row.slice for row in pids.slices), *(pool_slices if pids.reserved is not None else ())])
     files, sysctls = systemd.UnitFiles(host, slices), sysctl_keys.observe(host, SYSCTL_FILE, LIMITS)
-    return Observation(
+    return ObservedPids(
         sysctls,
         sysctls.live,
         None,
@@ -119,7 +119,7 @@ def limits_of(pids: Pids, cpu: t.Optional[Cpu], total: t.Optional[int], own: t.S
     return limits
 
 
-def problems(pids: Pids, cpu: t.Optional[Cpu], seen: Observation, own: t.Sequence[Own]) -> list[Problem]:
+def problems(pids: Pids, cpu: t.Optional[Cpu], seen: ObservedPids, own: t.Sequence[Own]) -> list[Problem]:
     """The budget of the whole, against what this machine has and runs."""
     found = []
     for path, key, value in (
@@ -153,7 +153,7 @@ def problems(pids: Pids, cpu: t.Optional[Cpu], seen: Observation, own: t.Sequenc
     return found
 
 
-def decide(pids: Pids, cpu: t.Optional[Cpu], seen: Observation, own: t.Sequence[Own]) -> Part:
+def decide(pids: Pids, cpu: t.Optional[Cpu], seen: ObservedPids, own: t.Sequence[Own]) -> Part:
     """The changes that make the limits as wanted."""
     sysctls = {key: value for key, value in ((PID_MAX, pids.pid_max), (THREADS_MAX, pids.threads_max)) if value}
     changes: list[t.Optional[Change]] = []
@@ -190,7 +190,7 @@ def decide(pids: Pids, cpu: t.Optional[Cpu], seen: Observation, own: t.Sequence[
     )
 
 
-def live_change(unit: str, limit: int, seen: Observation) -> t.Optional[Change]:
+def live_change(unit: str, limit: int, seen: ObservedPids) -> t.Optional[Change]:
     """The change of a slice's limit in force.
 
     A slice that does not run takes it from its drop-in; the pools' are started in the same plan, maybe with what systemd
@@ -212,7 +212,7 @@ def live_change(unit: str, limit: int, seen: Observation) -> t.Optional[Change]:
     return Change(NAME, unit, "TasksMax", actual, str(limit), said, seen.slices[unit].location, steps)
 
 
-def later_limit(unit: str, limit: int, seen: Observation) -> t.Optional[Change]:
+def later_limit(unit: str, limit: int, seen: ObservedPids) -> t.Optional[Change]:
     """Another file that wins at the next reload over Corral's drop-in, or over the one that Corral would write.
 
     While the limit differs now the live item names what set-property left, and removes it.
@@ -222,7 +222,7 @@ def later_limit(unit: str, limit: int, seen: Observation) -> t.Optional[Change]:
     return unit_property.later_change(NAME, unit, "TasksMax", state.settings, str(limit), differs_now=differs)
 
 
-def kept_by_others(unit: str, limit: int, seen: Observation) -> bool:
+def kept_by_others(unit: str, limit: int, seen: ObservedPids) -> bool:
     """Whether other files give a slice this limit at the next boot: Corral's drop-in is not needed then."""
     state = seen.slices[unit]
     return unit_property.kept_by_others(
@@ -230,7 +230,7 @@ def kept_by_others(unit: str, limit: int, seen: Observation) -> bool:
     )
 
 
-def dropin_change(unit: str, limit: int, seen: Observation) -> t.Optional[Change]:
+def dropin_change(unit: str, limit: int, seen: ObservedPids) -> t.Optional[Change]:
     """The change of the drop-in that keeps the limit over a reboot."""
     path = dropin(unit, NAME)
     if kept_by_others(unit, limit, seen):
@@ -239,7 +239,7 @@ def dropin_change(unit: str, limit: int, seen: Observation) -> t.Optional[Change
     return file_change(NAME, path, seen.slices[unit].dropin, text, reason=f"keeps {unit}'s limit over a reboot")
 
 
-def default_override(wanted: int, seen: Observation, text: str) -> t.Optional[Change]:
+def default_override(wanted: int, seen: ObservedPids, text: str) -> t.Optional[Change]:
     """A later-sorting file that sets DefaultTasksMax."""
     if seen.manager_conf != text or not seen.default_settings:
         return None

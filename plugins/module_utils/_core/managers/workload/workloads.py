@@ -81,7 +81,7 @@ WRITES = (
 )
 
 
-class Observed(NamedTuple):
+class ObservedWorkloads(NamedTuple):
     """What the parts of all workloads share. ``sizes``: the declared hugepages in KiB. ``tasks``: the task limit of workloads with their
     own CPUs that declare none. ``memory``: the machine's, in bytes. ``containers``: the running containers that may be workloads', with
     their control groups. ``by_hand``: the units with a file of set-property. ``of_tenants``: the slices of tenants.
@@ -148,11 +148,11 @@ def plan_unfit(host: Host, context: Context, workloads: Workloads, unfit: Proble
     return Part(tuple(change for change in ended if change.steps), frozenset(), manager=NAME)
 
 
-def observe(host: Host, context: Context, workloads: Workloads) -> Observed:
+def observe(host: Host, context: Context, workloads: Workloads) -> ObservedWorkloads:
     """Observe what the parts of all workloads share."""
     memory = context.topology.machine_memory_kib
     own_tasks = task_budget.exclusive_limits(context)
-    return Observed(
+    return ObservedWorkloads(
         systemd.UnitFiles(host, workload_state.units_of(need.workload for need in workloads.needs)),
         sorted({row.size_kib for row in context.profile.memory.hugepages}),
         task_budget.share(context.profile.pids, context.profile.cpu, workloads.pids, own_tasks),
@@ -206,7 +206,7 @@ def around_part(host: Host, context: Context, workloads: Workloads, by_hand: t.C
 
 
 def workload_part(
-    host: Host, context: Context, need: ResourceRequirements, grant: t.Optional[Grant], common: Observed
+    host: Host, context: Context, need: ResourceRequirements, grant: t.Optional[Grant], common: ObservedWorkloads
 ) -> Part:
     """One workload: its slice with limits, and the place of its unit or container in the slice."""
     score = workload_placement.score_of(need, common.memory)
@@ -267,7 +267,7 @@ def part_beside(
     context: Context,
     need: ResourceRequirements,
     grant: t.Optional[Grant],
-    common: Observed,
+    common: ObservedWorkloads,
     score: t.Optional[int],
 ) -> Part:
     """One workload while another unit still runs under its name: that unit keeps the slice as it is. This workload's unit starts in the
@@ -324,7 +324,7 @@ def containers_part(
     host: Host,
     context: Context,
     granted: t.Iterable[tuple[ResourceRequirements, t.Optional[Grant]]],
-    common: Observed,
+    common: ObservedWorkloads,
 ) -> Part:
     """The containers of pods whose limits differ from the profile."""
     others = context.workloads.status.other_units if context.workloads else {}

@@ -109,7 +109,7 @@ def test_what_is_kept_of_a_file_of_others_is_read(data: t.Any, found: Kept, mach
     assert kubelet_observed.kept(machine) == Kept()
 
 
-def look(machine: Machine, flags: str, **context: t.Any) -> kubelet_observed.Observation:
+def look(machine: Machine, flags: str, **context: t.Any) -> kubelet_observed.ObservedKubelet:
     machine.put(UNIT, f"[Service]\nExecStart=/usr/bin/kubelet {flags}\n")
     of = kubelet_observed.without_profile(machine, Topology(frozenset({0, 1})))
     return kubelet_observed.observe(machine, of._replace(**context))

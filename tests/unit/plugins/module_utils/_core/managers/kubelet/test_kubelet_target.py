@@ -12,7 +12,7 @@ import pytest
 import yaml
 from _core.host.kubelet.kubelet_node import KubeletFiles
 from _core.managers.kubelet import kubelet_target
-from _core.managers.kubelet.kubelet_observed import Kept, Observation
+from _core.managers.kubelet.kubelet_observed import Kept, ObservedKubelet
 from _core.managers.kubelet.kubelet_target import Target
 from _core.model.kubelet.config_text import NotEditable
 from _core.model.kubelet.kubelet_config import Layer, effective
@@ -30,17 +30,17 @@ FIRST, BEFORE, FILES, AFTER = (5, -40), (5, -30), (60, 0), (60, 20)
 
 def observed(
     texts: dict[str, str | None], kept: Kept = NONE, folder: str = "", flags: tuple[Layer, ...] = ()
-) -> Observation:
+) -> ObservedKubelet:
     """A node with these files of configuration; the kubelet reads drop-ins of a folder."""
     names = [CONFIG, *sorted(path for path in texts if folder and path.startswith(folder))]
     read = [(path, texts.get(path)) for path in names]
     layers = [Layer(path, yaml.safe_load(text), path != CONFIG) for path, text in read if text is not None]
     modes = {path: 0o600 for path, text in texts.items() if text is not None}
     places = KubeletFiles("/var/lib/kubelet", CONFIG, folder, {})
-    return Observation("", None, places, tuple(layers), texts, (), flags, modes, kept=kept)
+    return ObservedKubelet("", None, places, tuple(layers), texts, (), flags, modes, kept=kept)
 
 
-def planned(seen: Observation, **keys: t.Any) -> tuple[Target, list[tuple[str, t.Any, t.Any]]]:
+def planned(seen: ObservedKubelet, **keys: t.Any) -> tuple[Target, list[tuple[str, t.Any, t.Any]]]:
     then = kubelet_target.target(seen, Wanted(keys))
     return then, [shown(step) for step in kubelet_target.write_steps(seen, then)]
 
