@@ -13,19 +13,35 @@ from __future__ import annotations
 
 import contextlib
 import typing as t
+from bisect import insort
+from collections import defaultdict, deque
 
-from .handover_planner import NoSafeOrder, Planner, Slice
+from ..values import cpuset
+from ..values.records import NamedTuple
 
-__all__ = ["NoSafeOrder", "Slice", "order"]
-# The arguments of Planner, one try after the other; without CPUs that a slice has unasked only the first and the last try differ.
-WAYS: tuple[dict[str, bool], ...] = (
-    {},
-    {"alone": False},
-    {"first_asker": True},
-    {"first_asker": True, "alone": False},
-    {"first_asker": True, "alone": False, "early": True},
-    {"without_claim": True},
-)
+Users = dict[bool, "defaultdict[int, set[str]]"]  # the exclusive slices (True) and the others, by CPU
+# The kinds of order, best first; one without a CPU that a slice has unasked, or shares, is of the first kind. ALONE: an exclusive slice gets
+# CPUs that no other one has. FIRST: it keeps those that it shares, and one of those that have a CPU unasked is the first to request it.
+# BY_REQUEST: only requests count. What a slice has unasked is what the kernel leaves one without AllowedCPUs=, or without a CPU online.
+ALONE, FIRST, BY_REQUEST = range(3)
+
+
+class Slice(NamedTuple):
+    """The CPUs of a slice (or scope), now and soon.
+
+    ``now`` is empty for a slice that does not exist yet. A slice whose ``wanted`` is empty keeps what it has, because an
+    empty cpuset is no limit to the kernel. ``unasked`` are those of ``now`` that the slice has without requesting them.
+    """
+
+    unit: str
+    now: frozenset[int]
+    wanted: frozenset[int]
+    exclusive: bool = False
+    unasked: frozenset[int] = frozenset()
+
+
+class NoSafeOrder(Exception):
+    """Every order of writes has an overlap. The text names the slices that wait for each other."""
 
 
 def order(
@@ -34,28 +50,246 @@ def order(
     """The writes (unit, CPUs) that give every slice its wanted CPUs. ``avoided`` are CPUs that unmanaged control groups request: an
     exclusive slice that waits on free CPUs takes others, if any is free.
 
-    Slices that have CPUs to release go first: a slice moves as soon as all of its wanted CPUs are available, in one
-    write. When all of them wait for each other, one slice takes the part that is available, or moves to other CPUs for a while:
-    a shared slice to ``spare`` (the reserved pool), an exclusive one to a free CPU. Slices that only get more CPUs, and
-    new slices, go last: until then other slices may use their CPUs for a while. Raises NoSafeOrder when there is no such order.
-
-    An exclusive slice that shares CPUs at the beginning has them exclusively after its write: the slices that it shares
-    them with move first, if there is an order in which they can. Nor does a write request CPUs that the slice has
-    without a request and that another slice has as well, if there is such an order; where such slices wait for each other,
-    it does not request those that another slice requests. Where that has no order either, an exclusive slice of which no CPU is online
-    keeps no other slice off the CPUs on which it runs meanwhile. Where even that has none, the validator judges the plan.
+    Slices that have CPUs to release go first: a slice moves as soon as it may request all of its wanted CPUs, in one write. When all
+    of them wait for each other, one slice takes the part that it may request, or waits on other CPUs. Slices that only get more CPUs,
+    and new slices, go last. Raises NoSafeOrder when there is no such order.
     """
-    for way in WAYS if any(one.unasked for one in slices) else WAYS[:1]:
+    for level in (ALONE, FIRST):
         with contextlib.suppress(NoSafeOrder):
-            return moves(Planner(slices, spare, avoided, **way))
-    return moves(Planner([one._replace(unasked=frozenset()) for one in slices], spare, avoided, alone=False))
+            return Planner(slices, spare, avoided, level).all_moves()
+    return Planner(slices, spare, avoided, BY_REQUEST).all_moves()
 
 
-def moves(planner: Planner) -> list[tuple[str, frozenset[int]]]:
-    """All writes of a hand-over. Raises NoSafeOrder."""
-    while planner.releasing:
-        planner.move_all()
-        if planner.releasing and not planner.move_to_part():
-            planner.break_cycle()
-    planner.grow()
-    return planner.moves
+class Planner:
+    """The writes so far, and which slices have and request each CPU after them.
+
+    The time grows with the number of CPUs that change hands: an index has the slices that use a CPU and those that wait for it, and only
+    those are compared again when the CPU is released.
+    """
+
+    def __init__(self, slices: t.Sequence[Slice], spare: frozenset[int], avoided: frozenset[int], level: int) -> None:
+        self.slices = {one.unit: one if one.wanted else one._replace(wanted=one.now) for one in slices}
+        self.spare, self.avoided, self.level = spare, avoided, level
+        self.now = {one.unit: one.now for one in slices}
+        self.requested = {one.unit: one.now - one.unasked for one in slices}
+        # Wanted CPUs that a slice has without a request. One that wants none, and keeps what it has, requests none.
+        self.to_request = {one.unit: one.unasked & one.wanted for one in slices}
+        self.cpus = spare.union(*(one.now | one.wanted for one in slices))
+        self.users, self.askers = users_of(slices, self.now), users_of(slices, self.requested)
+        self.moves: list[tuple[str, frozenset[int]]] = []
+        # The slices that still have CPUs to release. A slice that left this list is never added again.
+        self.releasing = {one.unit: one for one in self.slices.values() if one.now - one.wanted}
+        self.needed_by = users_of(slices, {unit: one.wanted for unit, one in self.releasing.items()})
+        self.harmless = self.cpus.difference(*(one.wanted for one in self.slices.values() if one.exclusive))
+        self.free: list[int] = []  # CPUs that no slice has, as exclusive slices wait on them
+        self.waited: list[str] = []  # slices that were moved out of the way; each is at most twice
+        self.movable = deque(self.releasing)  # may request all wanted CPUs
+        self.missing: dict[str, list[int]] = {}  # wanted CPUs that a slice may not request; the last one still is one
+        self.waiting: dict[int, list[str]] = {}  # the slices of which it is the last one
+        # May request a part of the wanted CPUs. The slice that exchanges most CPUs is last, and goes first.
+        self.rank = {one.unit: (len(one.now ^ one.wanted), one.unit) for one in self.releasing.values()}
+        self.partial = sorted(self.rank.values())
+        self.queued = set(self.rank)
+
+    def all_moves(self) -> list[tuple[str, frozenset[int]]]:
+        """All writes of the hand-over. Raises NoSafeOrder."""
+        while self.releasing:
+            self.move_all()
+            if self.releasing and not (self.move_to_part() or self.wait_elsewhere()):
+                names = {one.unit for one, dummy in self.cycle()} | {next(iter(self.releasing))}
+                raise NoSafeOrder(", ".join(sorted(names)))
+        self.grow()
+        return self.moves
+
+    def claims(self, one: Slice) -> Users:
+        """What keeps a slice off a CPU: a shared one that an exclusive slice requests it, an exclusive one whatever runs there."""
+        return self.users if one.exclusive else self.askers
+
+    def may_keep(self, one: Slice, cpu: int) -> bool:
+        """Whether a write may leave a CPU to a slice: it has requested it, or has it and no rival has a claim.
+
+        With a new request two slices would share the CPU, or an exclusive one could not be a partition.
+        """
+        if cpu in self.requested[one.unit]:
+            return True
+        is_its_own = cpu in self.now[one.unit] or self.level == BY_REQUEST
+        return is_its_own and not has_rival(one, self.claims(one) if self.level == ALONE else self.askers, cpu)
+
+    def may_request(self, one: Slice, cpu: int) -> bool:
+        """Whether a slice may get a CPU, or keep it for good."""
+        if not has_rival(one, self.claims(one), cpu):
+            return True
+        return not (self.level == ALONE and one.exclusive) and self.may_keep(one, cpu)
+
+    def kept(self, one: Slice) -> frozenset[int]:
+        """The CPUs of a slice that a write may leave it."""
+        return frozenset(cpu for cpu in self.now[one.unit] if self.may_keep(one, cpu))
+
+    def requestable(self, one: Slice, cpus: t.Iterable[int]) -> frozenset[int]:
+        """Those of ``cpus`` that a slice may request now."""
+        return frozenset(cpu for cpu in cpus if self.may_request(one, cpu))
+
+    def put(self, one: Slice, cpus: frozenset[int]) -> None:
+        """Write the CPUs of a slice, and check the slices that can get what it releases."""
+        released = self.now[one.unit] - cpus
+        self.moves.append((one.unit, cpus))
+        for users, before in ((self.users, self.now), (self.askers, self.requested)):
+            for cpu in before[one.unit] - cpus:
+                users[one.exclusive][cpu].discard(one.unit)
+            for cpu in cpus - before[one.unit]:
+                users[one.exclusive][cpu].add(one.unit)
+            before[one.unit] = cpus
+        if cpus <= one.wanted and one.unit in self.releasing:
+            del self.releasing[one.unit]
+            for cpu in one.wanted:
+                self.needed_by[one.exclusive][cpu].discard(one.unit)
+        for cpu in sorted(released):
+            self.movable.extend(self.waiting.pop(cpu, ()))
+            self.may_get_part(self.needed_by[True][cpu] | self.needed_by[False][cpu])
+
+    def may_get_part(self, units: t.Iterable[str]) -> None:
+        """Slices that may request a part of their wanted CPUs now."""
+        for unit in units:
+            if unit not in self.queued:
+                self.queued.add(unit)
+                insort(self.partial, self.rank[unit])
+
+    def move_all(self) -> None:
+        """Move each slice that may request all of its wanted CPUs, until there is none."""
+        while self.movable:
+            one = self.releasing.get(self.movable.popleft())
+            if one is not None and self.is_missing(one):
+                self.waiting.setdefault(self.missing[one.unit][-1], []).append(one.unit)
+            elif one is not None:
+                self.put(one, one.wanted)
+
+    def is_missing(self, one: Slice) -> bool:
+        """Whether a slice may not request one of its wanted CPUs. A CPU is checked again only when all others may be requested."""
+        left = self.missing.setdefault(one.unit, [])
+        while left and self.may_request(one, left[-1]):
+            left.pop()
+        if not left:
+            left += sorted(one.wanted - self.requestable(one, one.wanted))
+        return bool(left)
+
+    def move_to_part(self) -> bool:
+        """Give one slice the part of its wanted CPUs that it may request, if it releases CPUs that others need."""
+        while self.partial:
+            unit = self.partial.pop()[1]
+            self.queued.discard(unit)
+            one = self.releasing.get(unit)
+            if one is not None and self.needed(one, self.now[one.unit] - one.wanted):
+                part = self.requestable(one, one.wanted)
+                if part:
+                    self.put(one, part)
+                    return True
+        return False
+
+    def needed(self, one: Slice, cpus: t.Iterable[int]) -> frozenset[int]:
+        """Those CPUs of a slice that another slice needs before it can release its own."""
+        return frozenset(cpu for cpu in cpus if has_rival(one, self.needed_by, cpu))
+
+    def wait_elsewhere(self) -> bool:
+        """Have slices leave a CPU that others wait for, in a cycle, or else have slices outside of it lend one."""
+        cycle = self.cycle()
+        free = [cpu for cpu in self.cpus if not self.users[True][cpu] and not self.users[False][cpu]]
+        free = [cpu for cpu in free if cpu not in self.avoided] or free
+        self.free = sorted(free, key=lambda cpu: (cpu in self.spare, cpu))
+        ways = ((self.unneeded, cycle), (self.unused, cycle), (self.rest, cycle), (self.rest, self.lenders()))
+        return any(self.vacate(one, cpu, place) for place, pairs in ways for one, cpu in pairs)
+
+    def vacate(self, one: Slice, cpu: int, place: t.Callable[[Slice, int], frozenset[int]]) -> bool:
+        """Have a slice leave a CPU, with all shared ones that have it, and wait elsewhere. A slice waits twice at most."""
+        leaving = [one] if one.exclusive else [self.slices[unit] for unit in sorted(self.users[False][cpu])]
+        found = [place(other, cpu) for other in leaving if self.waited.count(other.unit) < 2]
+        if len(found) < len(leaving) or not all(map(self.may_wait_on, leaving, found)):
+            return False
+        for other, cpus in zip(leaving, found):
+            self.waited.append(other.unit)
+            self.put(other, cpus)
+        return True
+
+    def lenders(self) -> t.Iterator[tuple[Slice, int]]:
+        """The slices that have a CPU, except for those that share it with an exclusive one."""
+        for cpu in sorted(self.cpus, key=lambda cpu: (cpu in self.spare, len(self.users[False][cpu]), -cpu)):
+            exclusive, shared = self.users[True][cpu], self.users[False][cpu]
+            if len(exclusive) + bool(shared) == 1:
+                yield self.slices[min(exclusive or shared)], cpu
+
+    def may_wait_on(self, one: Slice, cpus: frozenset[int]) -> bool:
+        """Whether a slice may get ``cpus`` for a while. Those of its wanted ones that it gets without any other it does not leave again."""
+        return (
+            bool(cpus)
+            and cpus != self.now[one.unit]
+            and (not cpus <= one.wanted or self.requestable(one, cpus) == cpus)
+        )
+
+    def unneeded(self, one: Slice, cpu: int) -> frozenset[int]:
+        """The CPUs of a slice that no other one needs; a shared slice may have spare ones instead, or any that no exclusive one is to have."""
+        mine = self.kept(one)
+        if one.exclusive:
+            return mine - self.needed(one, mine)
+        places = (mine, self.spare, self.cpus)
+        return next(filter(None, (self.requestable(one, self.harmless & cpus) for cpus in places)), cpuset.EMPTY)
+
+    def unused(self, one: Slice, cpu: int) -> frozenset[int]:
+        """CPUs that no slice has, for an exclusive slice: at most as many as it has."""
+        return frozenset(self.free[: len(self.now[one.unit])]) if one.exclusive else cpuset.EMPTY
+
+    def rest(self, one: Slice, cpu: int) -> frozenset[int]:
+        """What a slice may keep without a CPU: all other ones where they are to stay its own, else a single one.
+
+        A shared slice that has no other one moves to one of other shared slices.
+        """
+        mine = self.kept(one) - {cpu}
+        if mine and one.unit not in self.releasing:
+            return mine
+        shared = () if one.exclusive else self.requestable(one, self.cpus - {cpu})
+        return frozenset(sorted(mine or filter(self.users[False].get, shared))[:1])
+
+    def cycle(self) -> list[tuple[Slice, int]]:
+        """A cycle of slices: each waits for a CPU of the next one. With each slice comes its CPU that the slice before it waits for.
+
+        It ends at a slice that has nothing to release, where there is one.
+        """
+        one = next(iter(self.releasing.values()))
+        path: dict[str, tuple[Slice, int]] = {}
+        cpu = -1
+        while one.unit not in path:
+            path[one.unit] = one, cpu
+            if one.unit not in self.releasing:
+                return [*path.values()][1:]
+            cpu = self.missing[one.unit][-1]
+            exclusive, others = self.users[True][cpu], self.users[False][cpu]
+            one = self.slices[min((exclusive - {one.unit}) or (others - {one.unit}))]
+        units = list(path)
+        return [*(path[unit] for unit in units[units.index(one.unit) + 1 :]), (one, cpu)]
+
+    def grow(self) -> None:
+        """Give the slices that have nothing to release their wanted CPUs.
+
+        A slice that has them without a request requests them: else it gets more CPUs when a partition beside it ends.
+        """
+        for one in self.slices.values():
+            is_open = all(self.may_request(one, cpu) for cpu in one.wanted)
+            if self.now[one.unit] != one.wanted:
+                if not is_open:
+                    raise NoSafeOrder(one.unit)
+                self.put(one, one.wanted)
+            elif is_open and self.to_request[one.unit] - self.requested[one.unit]:
+                self.put(one, one.wanted)
+
+
+def users_of(slices: t.Iterable[Slice], cpus: t.Mapping[str, frozenset[int]]) -> Users:
+    """The slices that each CPU is one of."""
+    found: Users = {True: defaultdict(set), False: defaultdict(set)}
+    for one in slices:
+        for cpu in cpus.get(one.unit, ()):
+            found[one.exclusive][cpu].add(one.unit)
+    return found
+
+
+def has_rival(one: Slice, users: Users, cpu: int) -> bool:
+    """Whether a CPU is that of another slice which must not share it with this one."""
+    exclusive, shared = users[True][cpu], users[False][cpu]
+    return len(exclusive) + len(shared) > (one.unit in exclusive) if one.exclusive else bool(exclusive)

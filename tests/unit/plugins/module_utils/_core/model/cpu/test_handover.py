@@ -268,7 +268,8 @@ def all_is_requested_safely(slices: list[Slice], moves: Moves) -> bool:
     flags = {one.unit: one.exclusive for one in slices}
     for unit, cpus in moves:
         for other in (one.unit for one in slices if one.unit != unit and (one.exclusive or flags[unit])):
-            if (cpus - has[unit]) & has[other] or (cpus - requested[unit]) & requested[other]:
+            others = has if flags[unit] else requested
+            if (cpus - has[unit]) & others[other] or (cpus - requested[unit]) & requested[other]:
                 return False
         has[unit] = requested[unit] = cpus
     return has == {one.unit: one.wanted for one in slices}
