@@ -55,26 +55,22 @@ class Moves(NamedTuple):
 
 def plan_moves(wanted: Wanted, seen: Observation, context: Context) -> Moves:
     """The hand-over that leads to the wanted CPUs. Raises NoSafeOrder where no order of writes is without an overlap."""
-    stopped = stopped_with_cpus(wanted, seen)
-    starting = started_on(wanted, seen)
-    now = {unit: state.now() for unit, state in seen.units.items()}
-    now.update(stopped)
-    kept = (state.cpus.effective or () for unit, state in seen.units.items() if is_valid_partition(unit, state))
-    now.update(after_partitions_end(wanted, seen, (seen.foreign & wanted.online).union(*kept)))
-    now.update(starting)
+    stopped, starting = stopped_with_cpus(wanted, seen), started_on(wanted, seen)
+    by_hand = others_by_set_property(wanted, seen)
+    now = {**claims(wanted, seen, by_hand), **stopped, **starting}
     refused_lately = refused_in(seen, context) - requests_of_new_grants(wanted, seen, now)
     confinable = filter(unmanaged_groups.can_be_confined, seen.unmanaged if wanted.confine else ())
     confined = frozenset(one.name for one in confinable if one.name not in refused_lately)
     placed = placed_in(wanted, seen, confined, refused_lately, context.original_cpus)
     requested = {one.name: one.requested for one in seen.unmanaged}
-    requested.update((unit, state.cpus.requested or cpuset.EMPTY) for unit, state in seen.units.items())
-    requested.update({**stopped, **starting})
+    for unit, state in seen.units.items():
+        # What systemd has read of a file is in force as soon as anything has it look at the unit: such a request may end at any moment.
+        requested[unit] = (state.cpus.requested or cpuset.EMPTY) & by_hand.get(unit, wanted.online)
+    requested.update({unit: cpus for unit, cpus in stopped.items() if unit in wanted.now}, **starting)
     rivals = {one.name: one.requested for one in seen.unmanaged if one.name not in placed}
     reduced = stopped_unmanaged(wanted, seen, context.original_cpus)
     requested.update((one.unit, one.now) for one in reduced)
     view = slices.handover_slices(wanted.now, now, [*placed.values(), *reduced], requested)
-    leaving = shared_meanwhile(wanted, now, stopped.keys() - wanted.now.keys())
-    view = [one._replace(wanted=leaving.get(one.unit, one.wanted)) for one in view]
     writes = handover.order(view, wanted.reserved, cpuset.EMPTY.union(*rivals.values()))
     # A stopped slice that would get just the shared CPUs is started as well: only then can its live setting be removed.
     others = stopped.keys() - wanted.now.keys() - {unit for unit, dummy in writes}
@@ -82,33 +78,28 @@ def plan_moves(wanted: Wanted, seen: Observation, context: Context) -> Moves:
     return Moves(writes, starting, stopped, placed, confined, rivals)
 
 
-def shared_meanwhile(
-    wanted: Wanted, now: t.Mapping[str, t.Optional[frozenset[int]]], units: t.Iterable[str]
-) -> dict[str, frozenset[int]]:
-    """The CPUs of slices that do not run, have no workload any more and stop after the hand-over: shared ones that no exclusive slice
-    has before it either. They only had others' by a file, and so may not keep them as a slice does that runs on them.
-    """
-    owned = frozenset().union(*(now[unit] or () for unit in wanted.exclusive))
-    shared = wanted.now[CORRAL_SLICE]
-    return dict.fromkeys(units, shared - owned or wanted.reserved - owned or shared)
-
-
 def is_valid_partition(unit: str, state: UnitState) -> bool:
     """Whether an exclusive slice is a valid partition."""
     return is_exclusive(unit) and state.partition in (partitions.ROOT, partitions.UNBALANCED)
 
 
-def after_partitions_end(wanted: Wanted, seen: Observation, taken: frozenset[int]) -> dict[str, frozenset[int]]:
-    """What shared and reserved slices have once those of them that were made partitions by hand are members again: the first
-    step of the plan. ``taken`` are the CPUs of all other partitions.
+def claims(
+    wanted: Wanted, seen: Observation, by_hand: t.Mapping[str, frozenset[int]]
+) -> dict[str, t.Optional[frozenset[int]]]:
+    """What each unit has, or gets without a write of Corral's; None for a unit that does not run.
+
+    That is what is in force, what a shared or reserved slice gets once it is no partition any more (the first step of the plan), and what
+    ``by_hand`` has.
     """
-    found = {unit: state for unit, state in seen.units.items() if not is_exclusive(unit) and state.exists}
-    if all(state.partition in (None, MEMBER) for state in found.values()):
-        return {}
-    return {
-        unit: (state.cpus.effective or cpuset.EMPTY) | (state.cpus.requested or cpuset.EMPTY) & wanted.online - taken
-        for unit, state in found.items()
-    }
+    kept = (state.cpus.effective or () for unit, state in seen.units.items() if is_valid_partition(unit, state))
+    open_to_others = wanted.online - seen.foreign.union(*kept)
+    found = {}
+    for unit, state in seen.units.items():
+        cpus = state.now()
+        if state.exists and not is_exclusive(unit):
+            cpus = (cpus or cpuset.EMPTY) | (state.cpus.requested or cpuset.EMPTY) & open_to_others
+        found[unit] = (cpus or cpuset.EMPTY) | by_hand[unit] if unit in by_hand else cpus
+    return found
 
 
 def refused_in(seen: Observation, context: Context) -> frozenset[str]:
@@ -236,8 +227,6 @@ def with_moves(
     for unit, cpus in reduced.items():
         releases = is_valid_partition(unit, seen.units[unit])
         steps[unit] = [assigned(unit, cpus, UNMADE if releases else UNCLAIMED), *steps.get(unit, [])]
-    for unit in sorted(others_by_set_property(wanted, seen).difference(steps)):
-        steps[unit] = [assigned(unit, wanted.now[unit], UNCLAIMED)]
     steps = {unit: without_set_property(unit, mine, wanted, seen) for unit, mine in steps.items()}
     placed = (
         one._replace(steps=placed_partition(one, last, order, wanted, reduced))
@@ -328,19 +317,20 @@ def reduced_requests(seen: Observation, wanted: Wanted) -> dict[str, frozenset[i
     return found
 
 
-def others_by_set_property(wanted: Wanted, seen: Observation) -> set[str]:
-    """The units that have the right CPUs in force, and for which a persistent set-property left other ones.
+def others_by_set_property(wanted: Wanted, seen: Observation) -> dict[str, frozenset[int]]:
+    """The units that have the right CPUs in force, and for which a persistent set-property left other ones, with these.
 
     systemd may have read that file since, and gives the unit its CPUs as soon as anything has it look at the unit. A write of the
     right ones makes systemd forget them.
     """
-    found = set()
+    found = {}
     for unit, cpus in wanted.now.items():
         state = seen.units[unit]
         by_hand = unit_property.set_by_hand(unit, "AllowedCPUs", state.settings)
         if by_hand is not None and state.runs and not kept_by_others(unit, wanted, seen):
-            if state.cpus.requested == cpus and systemd.merged_cpus([by_hand]) != cpus:
-                found.add(unit)
+            set_cpus = systemd.merged_cpus([by_hand])
+            if state.cpus.requested == cpus and set_cpus != cpus:
+                found[unit] = (set_cpus or cpuset.EMPTY) & wanted.online
     return found
 
 
