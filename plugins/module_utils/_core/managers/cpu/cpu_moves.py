@@ -58,24 +58,21 @@ def plan_moves(wanted: Wanted, seen: Observation, context: Context) -> Moves:
     stopped, starting = stopped_with_cpus(wanted, seen), started_on(wanted, seen)
     by_hand = others_by_set_property(wanted, seen)
     now = {**claims(wanted, seen, by_hand), **stopped, **starting}
-    refused_lately = refused_in(seen, context) - requests_of_new_grants(wanted, seen, now)
-    confinable = filter(unmanaged_groups.can_be_confined, seen.unmanaged if wanted.confine else ())
-    confined = frozenset(one.name for one in confinable if one.name not in refused_lately)
-    placed = placed_in(wanted, seen, confined, refused_lately, context.original_cpus)
+    placed = placed_in(wanted, seen, refused_in(seen, context) - requests_of_new_grants(wanted, seen, now), context)
     requested = {one.name: one.requested for one in seen.unmanaged}
     for unit, state in seen.units.items():
         # What systemd has read of a file is in force as soon as anything has it look at the unit: such a request may end at any moment.
         requested[unit] = (state.cpus.requested or cpuset.EMPTY) & by_hand.get(unit, wanted.online)
     requested.update({unit: cpus for unit, cpus in stopped.items() if unit in wanted.now}, **starting)
-    rivals = {one.name: one.requested for one in seen.unmanaged if one.name not in placed}
-    reduced = stopped_unmanaged(wanted, seen, context.original_cpus)
+    reduced = stopped_unmanaged(wanted, seen, context)
     requested.update((one.unit, one.now) for one in reduced)
+    rivals = {one.name: one.requested for one in seen.unmanaged if one.name not in placed}
     view = slices.handover_slices(wanted.now, now, [*placed.values(), *reduced], requested)
     writes = handover.order(view, wanted.reserved, cpuset.EMPTY.union(*rivals.values()))
     # A stopped slice that would get just the shared CPUs is started as well: only then can its live setting be removed.
     others = stopped.keys() - wanted.now.keys() - {unit for unit, dummy in writes}
     writes += [(unit, wanted.now[CORRAL_SLICE]) for unit in sorted(others)]
-    return Moves(writes, starting, stopped, placed, confined, rivals)
+    return Moves(writes, starting, stopped, placed, frozenset(placed if wanted.confine else ()), rivals)
 
 
 def is_valid_partition(unit: str, state: UnitState) -> bool:
@@ -122,55 +119,44 @@ def requests_of_new_grants(
 
 
 def placed_in(
-    wanted: Wanted,
-    seen: Observation,
-    confined: t.Container[str],
-    refused_lately: t.Container[str],
-    original_cpus: t.Mapping[str, str],
+    wanted: Wanted, seen: Observation, refused_lately: t.Container[str], context: Context
 ) -> dict[str, handover.Slice]:
     """The unmanaged units that Corral gives CPUs, as the hand-over sees them.
 
-    Units in ``confined`` get the shared CPUs. Units that Corral confined earlier (in ``original_cpus``) and that still request CPUs
-    get what cpus_left() says. Clearing AllowedCPUs= leaves cpuset.cpus as
-    it is: the old request would keep the next slice from being a partition.
+    With ``cpu.unmanaged: confine`` they get the shared CPUs. Without it, those that Corral confined earlier and that still request CPUs
+    get what cpus_left() says. Clearing AllowedCPUs= leaves cpuset.cpus as it is: the old request would keep the next slice from being a
+    partition.
     """
-    own = seen.foreign.union(*wanted.exclusive.values())
     found = {}
     for one in seen.unmanaged:
-        if one.name in confined:
-            cpus = wanted.now[CORRAL_SLICE]
-        elif (
-            one.name in original_cpus
-            and one.name not in refused_lately
-            and one.requested
-            and unmanaged_groups.can_be_confined(one)
-        ):
-            cpus = cpus_left(one.name, wanted, own, original_cpus)
-        else:
-            continue
-        found[one.name] = handover.Slice(one.name, one.cpus | one.requested & wanted.online, cpus)
+        if one.name not in refused_lately and unmanaged_groups.can_be_confined(one):
+            has = one.cpus | one.requested & wanted.online
+            if wanted.confine:
+                found[one.name] = handover.Slice(one.name, has, wanted.now[CORRAL_SLICE])
+            elif one.name in context.original_cpus and one.requested:
+                found[one.name] = handover.Slice(one.name, has, cpus_left(one.name, wanted, seen, context))
     return found
 
 
-def stopped_unmanaged(wanted: Wanted, seen: Observation, original_cpus: t.Mapping[str, str]) -> list[handover.Slice]:
+def stopped_unmanaged(wanted: Wanted, seen: Observation, context: Context) -> list[handover.Slice]:
     """The unmanaged units that do not run, and would start with exclusive CPUs by what Corral set for them while they ran.
 
     A tick takes that back. Until then, or where none changes anything, such a unit can start at any moment.
     """
     own = cpuset.EMPTY.union(*wanted.exclusive.values())
     return [
-        handover.Slice(unit, cpus & wanted.online, cpus_left(unit, wanted, own, original_cpus))
+        handover.Slice(unit, cpus & wanted.online, cpus_left(unit, wanted, seen, context))
         for unit, cpus in seen.stopped.items()
         if cpus & wanted.online & own
     ]
 
 
-def cpus_left(unit: str, wanted: Wanted, own: frozenset[int], original_cpus: t.Mapping[str, str]) -> frozenset[int]:
-    """The CPUs of an unmanaged unit that Corral confined earlier: its original ones without those of exclusive slices (``own``), or
-    all that these leave.
+def cpus_left(unit: str, wanted: Wanted, seen: Observation, context: Context) -> frozenset[int]:
+    """The CPUs of an unmanaged unit that Corral confined earlier: its original ones without those of exclusive slices and of foreign
+    partitions, or all that these leave.
     """
-    before = cgroup.cpu_list(original_cpus[unit]) or cpuset.EMPTY
-    return (before & wanted.online) - own or wanted.online - own
+    left = wanted.online - seen.foreign.union(*wanted.exclusive.values())
+    return (cgroup.cpu_list(context.original_cpus[unit]) or cpuset.EMPTY) & left or left
 
 
 def started_on(wanted: Wanted, seen: Observation) -> dict[str, frozenset[int]]:
@@ -211,18 +197,13 @@ def with_moves(
     missing slices start; then comes each move, and the partition after its slice's last one. Last of all end the partitions of
     slices that keep CPUs of their own.
     """
-    steps, last = steps_of_moves(moves, starting, seen)
     # Some slices have the right CPUs in force and no move: they request more than they have, another slice still has what they
     # would request, or they do not run and would start with their own. Their request is written after all moves.
-    asking = [one.subject for one in changes if is_in_force(one) and one.subject in seen.units.keys() - steps.keys()]
-    order = (len(moves) + 1) * MOVE
-    for unit in asking:
-        order += MOVE
-        last[unit] = order
-        if described(unit) and not seen.units[unit].exists:
-            steps[unit] = started_with(unit, wanted.now[unit], seen, order, order + 1)
-        else:
-            steps[unit] = [assigned(unit, wanted.now[unit], order)]
+    left = seen.units.keys() - starting.keys() - {unit for unit, dummy in moves}
+    asking = [(one.subject, wanted.now[one.subject]) for one in changes if is_in_force(one) and one.subject in left]
+    running = {unit for unit, dummy in asking if seen.units[unit].exists}
+    steps, last = steps_of_moves([*moves, *asking], starting, seen, running)
+    order = (len(moves) + len(asking) + 1) * MOVE
     reduced = reduced_requests(seen, wanted)
     for unit, cpus in reduced.items():
         releases = is_valid_partition(unit, seen.units[unit])
@@ -238,15 +219,18 @@ def with_moves(
 
 
 def steps_of_moves(
-    moves: t.Sequence[tuple[str, frozenset[int]]], starting: t.Mapping[str, frozenset[int]], seen: Observation
+    moves: t.Sequence[tuple[str, frozenset[int]]],
+    starting: t.Mapping[str, frozenset[int]],
+    seen: Observation,
+    running: t.Container[str],
 ) -> tuple[dict[str, list[Step]], dict[str, int]]:
-    """The steps of a hand-over by unit, and the place of each unit's last one."""
+    """The steps of a hand-over by unit, and the place of each unit's last one. Those ``running`` are not started."""
     steps = {unit: started_with(unit, cpus, seen, START_MISSING, START_MISSING + 1) for unit, cpus in starting.items()}
     last: dict[str, int] = {}
     for index, (unit, cpus) in enumerate(moves, 1):
         # A control group can exist without its slice: a property set on a slice that does not run makes one,
         # and nothing more. Starting a slice that runs does nothing.
-        if unit not in (*starting, *last) and described(unit):
+        if unit not in (*starting, *last) and unit not in running and described(unit):
             mine = started_with(unit, cpus, seen, index * MOVE + START, index * MOVE + SET)
         else:
             # Units that are not declared come and go.
