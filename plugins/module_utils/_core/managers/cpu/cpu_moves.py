@@ -58,7 +58,7 @@ def plan_moves(wanted: Wanted, seen: Observation, context: Context) -> Moves:
     stopped, starting = stopped_with_cpus(wanted, seen), started_on(wanted, seen)
     by_hand = others_by_set_property(wanted, seen)
     now = {**claims(wanted, seen, by_hand), **stopped, **starting}
-    placed = placed_in(wanted, seen, refused_in(seen, context) - requests_of_new_grants(wanted, seen, now), context)
+    placed = placed_in(wanted, seen, refused_in(wanted, seen, context, now), context)
     requested = {one.name: one.requested for one in seen.unmanaged}
     for unit, state in seen.units.items():
         # What systemd has read of a file is in force as soon as anything has it look at the unit: such a request may end at any moment.
@@ -99,23 +99,20 @@ def claims(
     return found
 
 
-def refused_in(seen: Observation, context: Context) -> frozenset[str]:
-    """The unmanaged units that systemd gave no other CPUs a short time ago: it may have stopped such a unit, and left processes."""
-    attempts = {one.name: context.attempts.get(cgroup.path_of(one.name)) for one in seen.unmanaged}
+def refused_in(
+    wanted: Wanted, seen: Observation, context: Context, now: t.Mapping[str, t.Optional[frozenset[int]]]
+) -> frozenset[str]:
+    """The unmanaged units that systemd gave no other CPUs a short time ago: it may have stopped such a unit, and left processes.
+
+    Those that request CPUs which an exclusive slice is about to get are asked again, however short that is ago: else it gets none.
+    """
+    gains = cpuset.EMPTY.union(*(cpus - (now[unit] or cpuset.EMPTY) for unit, cpus in wanted.exclusive.items()))
+    attempts = {
+        one.name: context.attempts.get(cgroup.path_of(one.name)) for one in seen.unmanaged if not one.requested & gains
+    }
     return frozenset(
         name for name, found in attempts.items() if found is not None and partitions.too_soon(found, context)
     )
-
-
-def requests_of_new_grants(
-    wanted: Wanted, seen: Observation, now: t.Mapping[str, t.Optional[frozenset[int]]]
-) -> frozenset[str]:
-    """The unmanaged units that request CPUs which an exclusive slice is about to get: those are asked to leave them, or it gets none,
-    however short a time ago systemd refused.
-    """
-    gained = (cpus - (now[unit] or cpuset.EMPTY) for unit, cpus in wanted.exclusive.items())
-    gains = cpuset.EMPTY.union(*gained)
-    return frozenset(one.name for one in seen.unmanaged if one.requested & gains)
 
 
 def placed_in(

@@ -5,10 +5,14 @@
 
 from __future__ import annotations
 
+import types
+
 import pytest
+from _core.host import cgroup
 from _core.managers.cpu import cpu_moves
 from _core.managers.cpu.cpu_observed import Observation, Wanted
 from _core.model.cpu.unmanaged_groups import Unmanaged
+from _core.model.plan.context import Attempt
 from _core.model.values import cpuset
 
 OWN = "corral_batch.slice"
@@ -32,4 +36,6 @@ def test_a_unit_is_asked_again_where_an_exclusive_slice_gains_a_cpu_that_it_requ
     unit = Unmanaged("payload.service", frozenset(range(8)), cpuset.parse(requested), True, ())
     seen = Observation({}, (unit,), frozenset(), frozenset(), None, {})
     before = {OWN: cpuset.parse(now) or None, "corral.slice": None}
-    assert cpu_moves.requests_of_new_grants(plan, seen, before) == ({unit.name} if asked else set())
+    context = types.SimpleNamespace(attempts={cgroup.path_of(unit.name): Attempt(1, 0, 0)}, fresh=False, now=60)
+    refused = cpu_moves.refused_in(plan, seen, context, before)  # type: ignore[arg-type]
+    assert refused == (set() if asked else {unit.name})
