@@ -106,14 +106,14 @@ class Planner:
         return self.users if one.exclusive else self.askers
 
     def may_keep(self, one: Slice, cpu: int) -> bool:
-        """Whether a write may leave a CPU to a slice: it has requested it, or has it and no rival has a claim.
+        """Whether a write may leave a CPU to a slice: it has requested it, or has it and no rival requests it.
 
-        With a new request two slices would share the CPU, or an exclusive one could not be a partition.
+        With a second request two slices would share the CPU, or an exclusive one could not be a partition.
         """
         if cpu in self.requested[one.unit]:
             return True
         is_its_own = cpu in self.now[one.unit] or self.level == BY_REQUEST
-        return is_its_own and not has_rival(one, self.claims(one) if self.level == ALONE else self.askers, cpu)
+        return is_its_own and not has_rival(one, self.askers, cpu)
 
     def may_request(self, one: Slice, cpu: int) -> bool:
         """Whether a slice may get a CPU, or keep it for good."""
@@ -210,19 +210,15 @@ class Planner:
         return True
 
     def lenders(self) -> t.Iterator[tuple[Slice, int]]:
-        """The slices that have a CPU, except for those that share it with an exclusive one."""
+        """A slice that has a CPU, for each CPU; those that shared slices can do without come first."""
         for cpu in sorted(self.cpus, key=lambda cpu: (cpu in self.spare, len(self.users[False][cpu]), -cpu)):
-            exclusive, shared = self.users[True][cpu], self.users[False][cpu]
-            if len(exclusive) + bool(shared) == 1:
-                yield self.slices[min(exclusive or shared)], cpu
+            users = self.users[True][cpu] or self.users[False][cpu]
+            if users:
+                yield self.slices[min(users)], cpu
 
     def may_wait_on(self, one: Slice, cpus: frozenset[int]) -> bool:
         """Whether a slice may get ``cpus`` for a while. Those of its wanted ones that it gets without any other it does not leave again."""
-        return (
-            bool(cpus)
-            and cpus != self.now[one.unit]
-            and (not cpus <= one.wanted or self.requestable(one, cpus) == cpus)
-        )
+        return bool(cpus) and (not cpus <= one.wanted or self.requestable(one, cpus) == cpus)
 
     def unneeded(self, one: Slice, cpu: int) -> frozenset[int]:
         """The CPUs of a slice that no other one needs; a shared slice may have spare ones instead, or any that no exclusive one is to have."""
@@ -239,13 +235,13 @@ class Planner:
     def rest(self, one: Slice, cpu: int) -> frozenset[int]:
         """What a slice may keep without a CPU: all other ones where they are to stay its own, else a single one.
 
-        A shared slice that has no other one moves to one of other shared slices.
+        A shared slice that has no other one moves to any that it may have.
         """
         mine = self.kept(one) - {cpu}
         if mine and one.unit not in self.releasing:
             return mine
         shared = () if one.exclusive else self.requestable(one, self.cpus - {cpu})
-        return frozenset(sorted(mine or filter(self.users[False].get, shared))[:1])
+        return frozenset(sorted(mine or shared)[:1])
 
     def cycle(self) -> list[tuple[Slice, int]]:
         """A cycle of slices: each waits for a CPU of the next one. With each slice comes its CPU that the slice before it waits for.

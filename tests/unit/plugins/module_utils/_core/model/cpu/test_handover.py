@@ -138,6 +138,20 @@ def test_a_slice_outside_the_cycle_lends_a_cpu() -> None:
     assert [cpus for unit, cpus in moves if unit == "corral_z.slice"] == [frozenset({2}), frozenset({2, 3})]
 
 
+def test_a_slice_outside_the_cycle_keeps_all_but_the_cpu_that_it_lends() -> None:
+    moves = follow(exclusive("xyzzz", "yxzzz"), NONE)
+    assert [cpus for unit, cpus in moves if unit == "corral_z.slice"] == [frozenset({2, 3}), frozenset({2, 3, 4})]
+
+
+def test_a_slice_that_releases_nothing_that_is_needed_gets_all_its_cpus_at_once() -> None:
+    slices = [
+        Slice("s", frozenset({0}), frozenset({1, 3})),
+        Slice("x", frozenset({3}), frozenset({2}), exclusive=True),
+        Slice("t", frozenset({2}), frozenset({3})),
+    ]
+    assert len(follow(slices, frozenset({0, 1, 2}))) == 4
+
+
 def test_a_new_slice_comes_last_and_one_that_is_to_have_no_cpus_keeps_its_own() -> None:
     slices = [Slice("new", NONE, frozenset({0, 1}), True), Slice("old", frozenset({0}), frozenset({2}), True)]
     ended = Slice("ended", frozenset({3}), NONE, True)
@@ -256,6 +270,21 @@ def test_who_has_shared_cpus_gets_them_for_itself_once_the_others_are_elsewhere(
         one = next(one for one in slices if one.unit == unit)
         if one.exclusive and cpus == one.wanted:
             assert [other for other, has in now.items() if other != unit and has & cpus] == []
+
+
+A, B, AB = frozenset({0}), frozenset({1}), frozenset({0, 1})
+# Slices that share CPUs at the beginning, where one waits on what nobody needs, or one waits twice: how many are exclusive, and all of them.
+SHARING = {
+    "on what nobody needs": (4, [({2, 3}, {2}), ({0, 1, 2}, {3}), ({1}, {0}), ({0, 2, 3}, {1})]),
+    "twice": (2, [({0, 1}, {3}), ({1, 3}, {2}), ({0, 1, 3}, {1}), ({2}, {0}), ({3}, {1})]),
+}
+
+
+@pytest.mark.parametrize("case", SHARING)
+def test_slices_that_share_cpus_at_the_beginning_come_apart(case: str) -> None:
+    number, rows = SHARING[case]
+    slices = [Slice(f"u{i}", frozenset(has), frozenset(wants), i < number) for i, (has, wants) in enumerate(rows)]
+    assert all_is_requested_safely(slices, handover.order(slices, A))
 
 
 def all_is_requested_safely(slices: list[Slice], moves: Moves) -> bool:
@@ -391,6 +420,19 @@ def test_who_has_no_cpu_online_keeps_nobody_off_those_on_which_it_runs() -> None
     ]
 
 
+SWAPS = {
+    "one has all of the other's": ([Slice("x", A, B, True, A), Slice("y", AB, A, True, AB)], ["y", "x"]),
+    "a shared one goes where no request is": ([Slice("x", A, B, True, A), Slice("s", B, A, unasked=B)], ["s", "x"]),
+    "only one has requested its own": ([Slice("x", A, B, True), Slice("y", B, A, True, B)], ["x", "y"]),
+}
+
+
+@pytest.mark.parametrize("case", SWAPS)
+def test_slices_with_each_others_cpus_unasked_swap_without_a_third_cpu(case: str) -> None:
+    slices, units = SWAPS[case]
+    assert [unit for unit, dummy in handover.order(slices, NONE)] == units
+
+
 def test_what_a_slice_is_to_have_and_has_unasked_is_requested_last() -> None:
     shared, both = frozenset({4, 5}), frozenset({3, 4, 5})
     slices = [
@@ -405,6 +447,10 @@ def test_a_slice_waits_on_a_free_cpu_that_nobody_requests() -> None:
     slices, spare = exclusive("ab", "ba"), frozenset({2, 3})
     first = [handover.order(slices, spare, frozenset(avoided))[0][1] for avoided in ((), (2,), (2, 3))]
     assert first == [frozenset({2}), frozenset({3}), frozenset({2})]
+    new = Slice("new", NONE, frozenset({3}), exclusive=True)
+    assert handover.order([*slices, new], frozenset({2}))[0][1] == frozenset({3}), (
+        "spare ones are left to shared slices"
+    )
 
 
 @given(anything(overlap=False))
