@@ -102,8 +102,8 @@ class Planner:
         return self.moves
 
     def claims(self, one: Slice) -> Users:
-        """What keeps a slice off a CPU: a shared one that an exclusive slice requests it, an exclusive one whatever runs there."""
-        return self.users if one.exclusive else self.askers
+        """What keeps a slice off a CPU: an exclusive one whatever runs there, a shared one that an exclusive slice requests it."""
+        return self.users if one.exclusive and self.level < BY_REQUEST else self.askers
 
     def may_keep(self, one: Slice, cpu: int) -> bool:
         """Whether a write may leave a CPU to a slice: it has requested it, or has it and no rival requests it.
@@ -112,8 +112,7 @@ class Planner:
         """
         if cpu in self.requested[one.unit]:
             return True
-        is_its_own = cpu in self.now[one.unit] or self.level == BY_REQUEST
-        return is_its_own and not has_rival(one, self.askers, cpu)
+        return cpu in self.now[one.unit] and not has_rival(one, self.askers, cpu)
 
     def may_request(self, one: Slice, cpu: int) -> bool:
         """Whether a slice may get a CPU, or keep it for good."""
@@ -256,7 +255,7 @@ class Planner:
             if one.unit not in self.releasing:
                 return [*path.values()][1:]
             cpu = self.missing[one.unit][-1]
-            exclusive, others = self.users[True][cpu], self.users[False][cpu]
+            exclusive, others = self.claims(one)[True][cpu], self.claims(one)[False][cpu]
             one = self.slices[min((exclusive - {one.unit}) or (others - {one.unit}))]
         units = list(path)
         return [*(path[unit] for unit in units[units.index(one.unit) + 1 :]), (one, cpu)]

@@ -272,7 +272,7 @@ def test_who_has_shared_cpus_gets_them_for_itself_once_the_others_are_elsewhere(
             assert [other for other, has in now.items() if other != unit and has & cpus] == []
 
 
-A, B, AB = frozenset({0}), frozenset({1}), frozenset({0, 1})
+A, B, C, AB = frozenset({0}), frozenset({1}), frozenset({2}), frozenset({0, 1})
 # Slices that share CPUs at the beginning, where one waits on what nobody needs, or one waits twice: how many are exclusive, and all of them.
 SHARING = {
     "on what nobody needs": (4, [({2, 3}, {2}), ({0, 1, 2}, {3}), ({1}, {0}), ({0, 2, 3}, {1})]),
@@ -424,11 +424,15 @@ SWAPS = {
     "one has all of the other's": ([Slice("x", A, B, True, A), Slice("y", AB, A, True, AB)], ["y", "x"]),
     "a shared one goes where no request is": ([Slice("x", A, B, True, A), Slice("s", B, A, unasked=B)], ["s", "x"]),
     "only one has requested its own": ([Slice("x", A, B, True), Slice("y", B, A, True, B)], ["x", "y"]),
+    "who waits for a request waits for nobody without one": (
+        [Slice("s", C, A), Slice("x", A, B, True, A), Slice("t", AB | C, A, unasked=AB | C), Slice("y", AB, C, True)],
+        ["y", "s", "t", "y", "x"],
+    ),
 }
 
 
 @pytest.mark.parametrize("case", SWAPS)
-def test_slices_with_each_others_cpus_unasked_swap_without_a_third_cpu(case: str) -> None:
+def test_slices_with_each_others_cpus_unasked_come_apart_without_a_free_cpu(case: str) -> None:
     slices, units = SWAPS[case]
     assert [unit for unit, dummy in handover.order(slices, NONE)] == units
 
