@@ -20,6 +20,7 @@ from _core.model.values import vocabulary
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 CORE = CHECKOUT / "plugins" / "module_utils" / "_core"
+TESTS = CHECKOUT / "tests" / "unit" / CORE.relative_to(CHECKOUT)
 SOURCES = sorted(CORE.rglob("*.py"))
 
 # A layer imports itself (managers excepted) and what is further left.
@@ -149,6 +150,8 @@ def test_each_floor_has_the_same_rooms() -> None:
         floor: {path.parent.name for path in (CORE / floor).glob("*/*.py")} for floor in ("model", "host", "managers")
     }
     assert rooms["host"] | rooms["managers"] <= rooms["model"] | {"memory", "snapshot"}
+    tests = {path.parent.relative_to(TESTS) for path in TESTS.rglob("test_*.py")}
+    assert tests <= {path.parent.relative_to(CORE) for path in SOURCES}, "tests are in the folder of what they test"
 
 
 # What the validator replays plans with shares no code with what makes plans, nor do the tests' fakes with the core.
