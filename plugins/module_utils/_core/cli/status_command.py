@@ -26,7 +26,7 @@ def do_status(host: Host, args: argparse.Namespace) -> int:
     """corral status"""
     if args.tenants:
         if args.html:
-            raise refusal("its page shows no tenants: leave one of the two out", path="--html")
+            raise refusal("the page shows no tenants: leave out --html or --tenants", path="--html")
         return show_tenants(host, args)
     status = published_now(host)
     if not status:

@@ -199,7 +199,7 @@ def change(
 
 
 def names(removed: t.Sequence[Removed], most: int = 5) -> str:
-    """A few names for a reason."""
+    """The names of the first removed items and the number of the others, as part of a reason."""
     said = [shown(item.names[0] if item.names else item.id[:12]) for item in removed]
     return ", ".join(said[:most]) + (f" and {len(said) - most} more" if len(said) > most else "")
 

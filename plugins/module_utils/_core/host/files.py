@@ -428,7 +428,7 @@ class Host:
             except OSError as error:
                 if error.errno != errno.EACCES:  # A user's FUSE mount, closed to root, hides the folder.
                     self.absent(folder, error)
-                continue  # It is no folder, or another mount hides it.
+                continue  # The mount point is no folder, or another mount hides the mount point.
             try:
                 usage = os.statvfs(file)
                 if f"\nmnt_id:\t{mount}\n" in (self.read(f"/proc/self/fdinfo/{file}") or ""):

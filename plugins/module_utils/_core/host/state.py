@@ -193,7 +193,7 @@ def read_text(host: Host, path: str) -> t.Optional[str]:
 
 
 def declared_text(host: Host) -> t.Optional[str]:
-    """The text of the declared profile, which may be a link to a file; None where no file is there, or the link leads to none."""
+    """The text of the declared profile, which may be a link to a file; None where the path leads to no file."""
     path = DECLARED
     if kind(host, path) == KINDS[stat.S_IFLNK]:
         from . import link_walk
@@ -372,7 +372,7 @@ def records_in(text: str) -> t.Optional[tuple[Record, ...]]:
 
 @functools.lru_cache(maxsize=2)  # One run reads the same text again and again.
 def rows_in(text: str) -> t.Optional[tuple[tuple[Record, ...], tuple[t.Any, ...]]]:
-    """The originals in a checksummed text, and the rows that are none; None when it is not as Corral wrote it."""
+    """The originals in a checksummed text, and the rows that cannot be read; None for a text of other programs."""
     try:
         data = checked_data(json.loads(text or "null"))
     except (ValueError, RecursionError):
@@ -482,7 +482,10 @@ def save_history(host: Host, kept: t.Sequence[HistoryEntry]) -> None:
 
 
 def leave_nothing(host: Host, path: str) -> None:
-    """Remove a lock in RUN and its folder where nothing else of Corral is; the caller holds that lock, and releases it whatever is read."""
+    """Remove a lock in RUN, and RUN itself, where RUN has no other file and the folder STATE does not exist.
+
+    The caller holds the lock, and releases it afterwards also where these folders cannot be read.
+    """
     try:
         alone = not host.exists(STATE) and [f"{RUN}/{name}" for name in host.names(RUN)] == [path]
     except Unreadable:
@@ -501,8 +504,10 @@ def delete_with_profile(host: Host, but: str) -> None:
 
 
 def forget(host: Host) -> None:
-    """Remove all of Corral's own state but the node's lock, which the run that holds it removes last (leave_nothing()); files that others
-    put there stay, and so does their folder.
+    """Remove all of Corral's own state except the node's lock.
+
+    The run that has the lock removes it last (leave_nothing()). Files of others stay, and so do the folders that have
+    such files.
     """
     for folder in (f"{STATE}/journal", STATE, DEVICES, RUN):
         # A second copy that outlived its file would look like a loss.

@@ -350,15 +350,15 @@ def undo_readable(
     undone: list[str] = []
     leftovers: list[str] = []
     late: list[Step] = []
-    blocked: list[Step] = []  # A slice that is yet to stop may be in the way: they come once more after it.
-    records: list[Step] = []  # of who has which CPUs: they are right again only where these could be given back
-    kept = ""  # why these could not
+    blocked: list[Step] = []  # Steps that conflict with a slice which stops later: they run after that stop.
+    records: list[Step] = []  # Files of the checkpoint: restored only where all CPUs could be taken back.
+    why_kept = ""  # why CPUs could not be taken back
     reloaded = any(step.value == "daemon-reload" for dummy, step in done)
     exclusive_before = overlap_check.exclusive_before(host, done)
     shared = shared_before(host, done)
     for before, step in reversed(done):
         if step.kind in ("file", "link") and apply_step.observe(host, step) == before:
-            continue  # It was refused, and nothing was changed.
+            continue  # The step was refused, and changed nothing.
         inverse = undo.inverse(before, step, online, shared)
         said = []
         for back in inverse:
@@ -366,24 +366,24 @@ def undo_readable(
                 continue
             if is_late(host, back, reloaded=reloaded):
                 late.append(back)
-            elif (blocked or kept) and back.target in state.rest_of(state.CHECKPOINT):
+            elif (blocked or why_kept) and back.target in state.rest_of(state.CHECKPOINT):
                 records.append(back)
             elif conflict_with(host, plan, back, exclusive_before):
                 blocked.append(back)
             else:
                 said.append(attempt(host, back, masks))
-                kept = said[-1] if said[-1] and step.name == "AllowedCPUs" else kept
+                why_kept = said[-1] if said[-1] and step.name == "AllowedCPUs" else why_kept
         leftovers += filter(None, said)
         if inverse and not any(said):
             undone.append(f"{step.kind} {step.target}")
     if reloaded or any(step.reload for dummy, step in done):
         late.append(make_step.unit("", "daemon-reload", RELOAD))
     for back in (*undo.in_order(late), *blocked, *records):
-        if back in records and kept:
-            leftovers.append(f"{back.target}: left as it is, since its grants are not taken back: {kept}")
+        if back in records and why_kept:
+            leftovers.append(f"{back.target}: left as it is, since its grants are not taken back: {why_kept}")
             continue
         why = conflict_with(host, plan, back, exclusive_before) or attempt(host, back, masks)
-        kept = why if back in blocked and why else kept
+        why_kept = why if back in blocked and why else why_kept
         leftovers += filter(None, [why])
     return tuple(undone), tuple(leftovers)
 

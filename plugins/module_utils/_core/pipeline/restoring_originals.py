@@ -45,8 +45,10 @@ class Restoration(NamedTuple):
 
 
 class CpusLeft(NamedTuple):
-    """The CPUs for units that go back to what they had: ``online`` of one without a set of its own, ``taken`` those of exclusive slices,
-    ``soon`` also those that a start may give one.
+    """The CPUs that decide what a unit gets back when its original is restored.
+
+    ``online``: the CPU list for a unit that had no CPU list of its own. ``taken``: the CPUs of exclusive slices.
+    ``soon``: these, and the CPUs that the start of a workload may give to an exclusive slice.
     """
 
     online: str
@@ -55,15 +57,15 @@ class CpusLeft(NamedTuple):
 
 
 def cpus_left(host: Host, context: t.Optional[Context]) -> CpusLeft:
-    """The CPUs that a profile leaves; with a removal all, those that are offline as well."""
-    # The kernel keeps what a unit requested last: without those that are offline it would not have them when they are back.
+    """The CPUs that exclusive slices of a profile leave to other units; at a removal all CPUs, also offline ones."""
+    # The kernel keeps a unit's last request: without the offline CPUs the unit could not use them once they are online.
     online = (host.read(f"/sys/devices/system/cpu/{'present' if context is None else 'online'}") or "").strip()
     if context is None or context.profile.cpu is None:
         return CpusLeft(online)
     taken = context.pools.isolated | context.pools.exclusive
     needs = context.workloads.needs if context.workloads is not None else ()
     comes_and_goes = any(need.cpus and need.workload.hold == RUNNING for need in needs)
-    # A unit that goes back to no set of its own has what exclusive slices leave.
+    # A unit that gets back no CPU list of its own gets the CPUs that exclusive slices leave.
     left = cpuset.format((cgroup.cpu_list(online) or frozenset()) - taken)
     return CpusLeft(left or online, taken, taken | context.pools.shared if comes_and_goes else taken)
 

@@ -191,7 +191,7 @@ def converged(host: Host, now: Tick, context: Context, status: Status, outcome: 
     from . import allocate_workloads  # A node without workloads does not load it.
 
     found = found and not allocate_workloads.waits(host, context.grants)
-    # A start that is cancelled changes no file: there is no quiet tick before it is over.
+    # A cancelled start changes no file, so a quiet tick would miss it: no tick is quiet until the grant has ended.
     return found if now.at_boot else not workload_state.ask_for_end(host, context.grants) and found
 
 

@@ -23,7 +23,7 @@ NAMES = ("host", "name", "id", "subject", "path", "file")
 
 @printable_fields("path", "before", "after")
 class Difference(NamedTuple):
-    """A value that is not the same; None: there is none."""
+    """A value that differs between two documents; None on the side that does not have the value."""
 
     path: str
     before: t.Optional[str]
@@ -40,7 +40,7 @@ def differences(before: t.Any, after: t.Any) -> list[Difference]:
 
 
 def leaves(data: t.Any, path: str) -> t.Iterator[tuple[str, str]]:
-    """The leaves of plain data by path, as text. A list without names is one leaf, and what is empty or null is none."""
+    """The leaves of data by path, as text. A list without names is one leaf; an empty value or null is no leaf."""
     rows = named_rows(data)
     if isinstance(data, dict) and data:
         for key, value in data.items():

@@ -151,7 +151,7 @@ def machine(topology: Topology, thread: t.Callable[[int], Box]) -> Box:
 
 
 def sockets(topology: Topology) -> list[tuple[str, frozenset[int]]]:
-    """The sockets with online CPUs; CPUs of none are in one without a name."""
+    """The sockets with online CPUs. Online CPUs whose socket is not known are in one named "unknown"."""
     found = [(name, cpus) for name, cpus in topology.sockets.items() if cpus & topology.online]
     rest = topology.online.difference(*(cpus for dummy, cpus in found))
     return [*found, *([("unknown", rest)] if rest else [])]

@@ -65,7 +65,7 @@ def judged(host: Host, status: dict[str, t.Any]) -> dict[str, t.Any]:
 
 
 def lost_partitions(host: Host, status: t.Mapping[str, t.Any]) -> dict[str, str]:
-    """The slices that were partitions when the node was looked at and are none now, with what the kernel shows ("": no such slice)."""
+    """The slices that are no longer the partition of the status, with what the kernel shows now ("": no such slice)."""
     published = status.get("partitions")
     found = {}
     for unit, kind in published.items() if isinstance(published, dict) else ():

@@ -82,7 +82,7 @@ def log_now(host: Host, unsettled: Pending, said: str) -> bool:
         host.write_file(
             state.WAY_BACK, json.dumps({"which": which, "last": now, "pause": seconds}) + "\n", state.PRIVATE
         )
-    except OSError:  # Then each failure is logged.
+    except OSError:  # Without this file each failure is logged.
         pass
     return True
 

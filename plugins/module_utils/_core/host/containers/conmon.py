@@ -41,7 +41,7 @@ class Monitor:
 
 
 def containers(host: Host, path: str, patterns: tuple[str, ...]) -> list[tuple[str, str]]:
-    """The result of running() below a control group, recorded as one question to the host."""
+    """The result of running() below a control group, which a snapshot keeps as one answer."""
     return host.tell(host.unrecorded(lambda: running(host, path, patterns)), "containers", path, patterns)
 
 

@@ -19,7 +19,7 @@ INNER = "container"  # the group that crun makes below systemd's scope for the c
 
 
 def containers(host: Host, root: str, slices: tuple[str, ...]) -> list[tuple[str, str, str]]:
-    """The result of running() as one question to the host; ``slices`` are paths of control groups."""
+    """The result of running(), which a snapshot keeps as one answer. ``slices`` are paths of control groups."""
     return host.tell(host.unrecorded(lambda: running(host, slices)), "container_groups", root, slices)
 
 

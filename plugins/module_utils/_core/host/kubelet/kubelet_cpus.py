@@ -59,7 +59,10 @@ def bound(host: Host) -> Bound:
 
 
 def of_pods(host: Host, file: str, *, is_strict: bool) -> t.Optional[frozenset[int]]:
-    """The CPUs that a kubelet with the policy static cannot reserve as well, by its state file; None where that does not say."""
+    """The CPUs that the state file of a kubelet has for pods, as in Bound; None where the file does not say.
+
+    With the policy static the kubelet cannot reserve these CPUs.
+    """
     text = host.read(file)
     if not text:
         return None
@@ -73,8 +76,9 @@ def of_pods(host: Host, file: str, *, is_strict: bool) -> t.Optional[frozenset[i
 def for_pools(host: Host, wanted: frozenset[int]) -> frozenset[int]:
     """The CPUs that the pools may have, where the profile's pools are ``wanted``: any other CPU could be a pod's own.
 
-    Where the files leave a doubt, the kubelet keeps off pods what it did when the pools were published last, and of that only what its
-    files reserve as well counts. Beside a kubelet whose files reserve nothing, pods keep the CPUs that the state file has for them.
+    Where the files leave a doubt, the CPUs count that were kept off pods when the pools were published last. If the
+    files reserve some of these, only those count. Beside a kubelet whose files reserve nothing, pods keep the CPUs that
+    the state file has for them.
     """
     found = bound(host)
     pods = found.pods or cpuset.EMPTY

@@ -66,9 +66,10 @@ class KubeletFiles(NamedTuple):
 
 
 def process(host: Host) -> t.Optional[Process]:
-    """The node's kubelet, whatever of the system started it; None where none runs. Raises CorralError for one within another program.
+    """The node's kubelet, with or without a unit; None where none runs.
 
-    A user's process, or one in a container, is none, whatever its name is.
+    A process of a user or in a container does not count, whatever its name is. Raises CorralError for a kubelet within
+    another program.
     """
     own = of_unit(host)
     if own is not None:

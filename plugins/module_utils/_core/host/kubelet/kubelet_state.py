@@ -152,7 +152,7 @@ def inspect_memory(host: Host, root_dir: str, config: Config, numa: Amounts) -> 
 
 
 def unread(host: Host, path: str) -> File:
-    """What is in the place of a file that is none."""
+    """The report on a path that is no readable file: nothing is there, or something else is."""
     if not host.exists(path):
         return File(path, exists=False)
     return File(path, exists=True, refusal=f"cannot be read: {kubelet_node.why_none(host, path)}")
@@ -195,7 +195,7 @@ def totals(topology: Topology) -> dict[int, dict[str, int]]:
 
 
 def reserved_memory(config: Config) -> dict[int, dict[str, int]]:
-    """reservedMemory, in bytes by NUMA node and kind. Raises StateRefused for what is none."""
+    """reservedMemory, in bytes by NUMA node and kind. Raises StateRefused for an invalid value."""
     found: dict[int, dict[str, int]] = {}
     rows = config.get("reservedMemory") or ()
     try:

@@ -148,7 +148,11 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
 
 
 def with_neighbours(wanted: Wanted, seen: Observation, context: Context) -> Observation:
-    """The observation without the unmanaged groups that do not run, request no CPUs, and may start on no CPUs that are open to them."""
+    """The observation with only those unmanaged groups that can meet exclusive CPUs.
+
+    Such a group has processes, requests CPUs, or may start on exclusive CPUs that the kernel does not keep for the
+    slice that has them.
+    """
     open_to_all = cpuset.EMPTY.union(
         *(cpus for unit, cpus in wanted.exclusive.items() if not kept_by_kernel(unit, wanted, seen))
     )

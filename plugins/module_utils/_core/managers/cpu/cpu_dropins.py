@@ -103,8 +103,9 @@ def after_reload(
 def next_start_change(unit: str, wanted: Wanted, seen: Observation) -> t.Optional[Change]:
     """The change of a unit whose CPUs in force are right, and whose files would give it other CPUs at its next start or daemon-reload.
 
-    The files have the CPUs for the time when no grant for a run exists. What was set live is gone after a boot, and is not set as
-    long as the unit has the right CPUs.
+    The files have the CPUs that the unit gets while no workload with ``hold: running`` has a grant. While such a grant
+    exists, the right CPUs are in systemd's live file. A boot removes that file, and no other change writes it where the
+    CPUs in force are right.
     """
     persistent, cpus = wanted.persistent.get(unit), wanted.now[unit]
     if persistent == cpus or (persistent is None and not is_exclusive(unit)):
@@ -114,12 +115,12 @@ def next_start_change(unit: str, wanted: Wanted, seen: Observation) -> t.Optiona
     live = systemd.merged_cpus(item for item in settings if item.file == control)
     coming, last = after_reload(unit, cpus, settings)
     if coming != cpus:
-        reason = f"a workload holds some of these while it runs, and {last} wins over what is set live: remove it"
+        reason = f"has the wanted CPUs only while a workload runs, and {last} overrides them: remove that file"
         actual = cpuset.format(coming or ())
         return Change(NAME, unit, NEXT_START, actual, cpuset.format(cpus), reason, last, (), UNCHANGEABLE)
     if live == cpus:
         return None
-    reason = "a workload holds some of these while it runs"
+    reason = "has the wanted CPUs only while a workload runs"
     return Change(NAME, unit, NEXT_START, cpuset.format(live or persistent or ()), cpuset.format(cpus), reason, control)
 
 
@@ -130,7 +131,7 @@ def in_boot_change(unit: str, wanted: Wanted, seen: Observation) -> t.Optional[C
     if not settings or coming in (cpus, cpuset.EMPTY):
         return None
     file = settings[-1].file
-    reason = f"until a boot is complete it wins over AllowedCPUs=: remove it from {file}"
+    reason = f"overrides AllowedCPUs= until a boot is complete: remove StartupAllowedCPUs= from {file}"
     return Change(NAME, unit, IN_BOOT, cpuset.format(coming or ()), cpuset.format(cpus), reason, file, (), UNCHANGEABLE)
 
 

@@ -270,10 +270,11 @@ def carried(changes: t.Iterable[Change], steps: dict[str, list[Step]], wanted: W
 def reduced_requests(seen: Observation, wanted: Wanted) -> dict[str, frozenset[int]]:
     """The exclusive slices that request CPUs which they do not have, each with those that it has.
 
-    An administrator has set those of another slice. The partition that has a CPU may keep it, and a slice that requests it as well gets
-    it as soon as that partition ends, while what ran there still does. A slice that has none of what it requests runs on others' CPUs:
-    it gets those of its wanted CPUs that no other slice has, if there are any. Otherwise it requests just its wanted CPUs, and a partition
-    that is about to end, and has them, releases them first.
+    An administrator has set CPUs of another slice. Where that slice is a partition, it may keep a CPU until it ends;
+    then the slice that requests this CPU gets it, while processes of the ended partition still run there. A slice that
+    has none of the CPUs that it requests runs on CPUs of others: it gets those of its wanted CPUs that no other slice
+    has, if there are any. Otherwise it requests just its wanted CPUs, and a partition that has them and is about to end
+    releases them first.
     """
     has = {unit: state.now() or state.at_start(unit) for unit, state in seen.units.items()}
     found: dict[str, frozenset[int]] = {}
@@ -299,10 +300,10 @@ def reduced_requests(seen: Observation, wanted: Wanted) -> dict[str, frozenset[i
 
 
 def others_by_set_property(wanted: Wanted, seen: Observation) -> dict[str, frozenset[int]]:
-    """The units that have the right CPUs in force, and for which a persistent set-property left other ones, with these.
+    """The units that have the right CPUs in force, each with the other CPUs in the file of a persistent set-property.
 
-    systemd may have read that file since, and gives the unit its CPUs as soon as anything has it look at the unit. A write of the
-    right ones makes systemd forget them.
+    systemd may have read that file since, and then gives its CPUs to the unit as soon as systemd looks at the unit. A
+    write of the right CPUs makes systemd forget the others.
     """
     found = {}
     for unit, cpus in wanted.now.items():

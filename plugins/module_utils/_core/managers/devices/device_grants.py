@@ -149,7 +149,8 @@ def numbers_of(
 ) -> dict[str, str]:
     """The numbers of the files of granted devices, and of those that units may open by their paths.
 
-    One that is not found any more, as without the link or the spec that named it, may have its file all the same.
+    A granted device that is not found any more may still have its file, for example after the removal of its link or
+    spec.
     """
     held = {one.id: one for grant in granted for one in grant.devices}
     known = [one for several in devices.values() for one in several if one.id in held]
@@ -162,7 +163,7 @@ def numbers_of(
         places = set(filter(is_place, one.keys))
         for path in one.files if places else ():
             if path.startswith(device_delivery.VFIO_FOLDER):
-                continue  # That of a group, whose places are its functions.
+                continue  # The file of an IOMMU group, whose places are PCI functions.
             if device_files.device_file(host, path).location not in {"", *places}:
                 found[path] = None
     return {path: number for path, number in found.items() if number is not None}
@@ -269,7 +270,7 @@ def missing(
     found = {}
     for one in grant.devices:
         if one.resource not in devices:
-            continue  # It is declared no longer: the workload keeps it until it stops.
+            continue  # The resource is no longer declared: the workload keeps the device until it stops.
         there = next((device for device in devices.get(one.resource, ()) if device.id == one.id), None)
         elsewhere, back = undeclared.get(one.id), "bring it back"
         if there is not None:
@@ -368,7 +369,7 @@ def given(
 
 
 def optional_but_takes(change: Change, *, must: bool = True) -> Change:
-    """A change whose steps may fail, but for those that take something away where they ``must`` not."""
+    """A change whose steps may fail. With ``must``, the steps that take something away may not fail."""
     steps = (step if must and step.phase == TAKE else as_optional(step) for step in change.steps)
     return change._replace(steps=tuple(steps))
 

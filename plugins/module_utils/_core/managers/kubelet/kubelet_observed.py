@@ -116,7 +116,7 @@ def observe(host: Host, context: Context, *, pools_stay: bool = False) -> Observ
 
 
 def without_kubelet(host: Host, missing: str) -> ObservedKubelet:
-    """The observation where there is none to configure: a file of others that was changed for the last one."""
+    """The observation without a kubelet to configure: the file of others that Corral changed for an earlier kubelet."""
     earlier = kept(host)
     text = host.read(earlier.file) if earlier.file else None
     modes = {} if text is None else {earlier.file: host.mode(earlier.file) or 0o644}

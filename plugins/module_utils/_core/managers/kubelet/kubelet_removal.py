@@ -87,7 +87,8 @@ def back_changes(host: Host, seen: ObservedKubelet, context: Context) -> tuple[l
         steps += kubelet_change.restart(host, seen, move, context, problems)[0]
     elif (seen.due or seen.drained[0]) and context.run != "boot":
         steps += kubelet_change.finish(seen.drained[0])
-    if stays and not steps:  # A drop-in goes back by its original: with that step the item is one of the run.
+    if stays and not steps:
+        # The plan restores a drop-in from its original. With the same steps this item counts as one that is changed.
         steps = [step for before in originals for step in undo.restore_recorded(before, "")]
     if not steps:
         return [], []

@@ -50,7 +50,10 @@ def target(seen: ObservedKubelet, wanted: Wanted) -> Target:
 
 
 def layers_below_dropin(seen: ObservedKubelet) -> list[Layer]:
-    """The files once a drop-in has what Corral wrote into one of others before: that one has its own lines again. Raises NotEditable."""
+    """The files below Corral's drop-in. A file of others that Corral changed before has its own lines again.
+
+    Raises NotEditable.
+    """
     path = seen.kept.file
     return [
         layer._replace(data=load(config_text.changed(seen.texts.get(path) or "", seen.kept.lines), path))
@@ -82,7 +85,7 @@ def edited(seen: ObservedKubelet, wanted: Wanted) -> Target:
     expected = {**{key: value for key, value in bare.items() if key not in keys}, **keys, **as_written}
     if data != expected:
         raise NotEditable("the result would not be what is wanted")
-    layers = [layer._replace(data=data) for layer in seen.layers]  # There is no other one without drop-ins.
+    layers = [layer._replace(data=data) for layer in seen.layers]  # Without drop-ins this is the only layer.
     return Target(effective(layers, seen.flags), new, Kept(path, kept_now) if kept_now else Kept())
 
 

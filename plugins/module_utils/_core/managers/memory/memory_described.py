@@ -50,9 +50,10 @@ def mount_section(path: str, options: t.Mapping[str, str]) -> dict[str, t.Any]:
 
 
 def read_pools(host: Host, topology: Topology) -> t.Iterator[tuple[int, t.Optional[int], int]]:
-    """The pools that are not empty, of each NUMA node where nodes have pools.
+    """Page size, NUMA node (None: the whole machine) and number of pages of each pool that is not empty.
 
-    What Corral has set is kept as it was declared: for the machine as a whole, or empty.
+    Where NUMA nodes have pools, these are yielded instead. A pool that Corral has set is as the profile declared it:
+    for the whole machine, or empty.
     """
     records = state.records(host)[0]
     set_by_us = {record.before.target for record in records if record.before.kind == "pool"}

@@ -139,7 +139,7 @@ def plan_unfit(host: Host, context: Context, workloads: Workloads, unfit: Proble
     if running and context.profile.cpu is None:
         kept = ", ".join(f"{grant.workload} (CPUs {cpuset.format(grant.cpus)})" for grant in running)
         unfit = Problem("cpu", None, f"{kept} runs and keeps its CPUs until it stops: stop it first, or keep cpu")
-        # Then the pools must not go back to their originals either.
+        # As long as these workloads run, no original of the pools is restored.
         owned = {record.before.key for record in state.records(host)[0] if record.manager in ("cpu", NAME)}
     if workloads.needs or running:
         change = Change(NAME, "workloads", "placement", None, None, unfit.message, state.CHECKPOINT, (), UNKNOWN)

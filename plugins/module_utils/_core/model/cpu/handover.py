@@ -20,9 +20,11 @@ from ..values import cpuset
 from ..values.records import NamedTuple
 
 Users = dict[bool, "defaultdict[int, set[str]]"]  # the exclusive slices (True) and the others, by CPU
-# The kinds of order, best first; one without a CPU that a slice has unasked, or shares, is of the first kind. ALONE: an exclusive slice gets
-# CPUs that no other one has. FIRST: it keeps those that it shares, and one of those that have a CPU unasked is the first to request it.
-# BY_REQUEST: only requests count. What a slice has unasked is what the kernel leaves one without AllowedCPUs=, or without a CPU online.
+# The kinds of order, best first; an order without shared or unasked CPUs is of the first kind.
+# ALONE: an exclusive slice gets only CPUs that no other slice has.
+# FIRST: an exclusive slice also keeps a CPU that it shares, where it requests this CPU already or no rival does.
+# BY_REQUEST: only requests count, not which slice has a CPU.
+# A CPU is unasked where the kernel gives it to a slice without AllowedCPUs=, or without an online CPU of its own.
 ALONE, FIRST, BY_REQUEST = range(3)
 
 

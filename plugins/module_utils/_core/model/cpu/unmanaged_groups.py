@@ -144,10 +144,13 @@ def reason_of(group: Unmanaged, *, refused: bool = False) -> str:
     of_systemd = name.endswith(UNITS) and group_of(name) == name
     if refused and of_systemd and UNIT_NAME.fullmatch(name):
         if group.file:
-            return f"{group.file} sets other CPUs, so cpu.unmanaged: confine cannot: remove it, then systemctl daemon-reload"
+            return (
+                f"{group.file} sets other CPUs, so cpu.unmanaged: confine fails: "
+                "remove that file, then run systemctl daemon-reload"
+            )
         return "systemd did not give it the shared CPUs (systemctl status; it may have stopped and left processes): stop these"
     if of_systemd and name.endswith((".service", ".scope")):
-        return f"it is in no slice of the profile: Slice={CORRAL_SLICE} or system.slice in a drop-in, then restart it"
+        return f"in no slice of the profile: set Slice={CORRAL_SLICE} or system.slice in a drop-in, then restart it"
     if of_systemd:
         return "the profile does not know this top-level unit: add it to cpu.reserved.slices or cpu.shared.slices"
     return "not made by systemd (cset, lxc?): stop it, or start it in a slice of the profile"

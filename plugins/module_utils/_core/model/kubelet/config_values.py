@@ -35,7 +35,7 @@ OPTIONS = ("cpuManagerPolicyOptions", "topologyManagerPolicyOptions")
 
 
 def seconds(value: object) -> t.Optional[fractions.Fraction]:
-    """A duration as Go writes it (``1m30s``) in seconds; None for what is none. JSON has a bare 0 as well."""
+    """A duration as Go writes it (``1m30s``, or a bare 0) in seconds; None for any other value."""
     text = str(value).strip()
     if text == "0":
         return fractions.Fraction(0)

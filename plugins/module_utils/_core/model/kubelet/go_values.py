@@ -281,7 +281,7 @@ CONTEXTS = {
 
 
 def syntax_error(text: str, error: json.JSONDecodeError) -> str:
-    """An error of Python's decoder as encoding/json would say it; a text that ends too early is the usual one."""
+    """An error of Python's JSON decoder in the words of Go's encoding/json."""
     rest = text[error.pos :].lstrip(" \t\r\n")
     if not rest or error.msg.startswith("Unterminated string"):
         return "unexpected end of JSON input"

@@ -163,7 +163,10 @@ class Config(NamedTuple):
 
 
 def merged_into(data: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """What drop-ins are merged into, of the data of --config: the kubelet writes it as JSON first, without empty lists (omitempty)."""
+    """The data of --config into which the kubelet merges drop-ins.
+
+    The kubelet writes the data as JSON before that, and leaves out empty lists (omitempty).
+    """
     return {key: value for key, value in data.items() if key not in LISTS or value != []}
 
 
@@ -216,7 +219,7 @@ def effective(
 
 
 def add_thresholds(data: dict[str, t.Any], origins: dict[Path, str], defaults: t.Mapping[str, t.Any]) -> None:
-    """The default thresholds, where there are none. Where there are some they are all, but with mergeDefaultEvictionSettings."""
+    """Add all default thresholds where none is set; with mergeDefaultEvictionSettings add those that are not set."""
     known, found = defaults.get(THRESHOLDS) or {}, data.get(THRESHOLDS)
     if found in (None, ""):
         found = {}

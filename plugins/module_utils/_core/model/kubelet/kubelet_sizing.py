@@ -85,7 +85,7 @@ def reserved_cpus(config: Config) -> int:
 
 
 def exceeded(config: Config, used: t.Sequence[Use]) -> list[str]:
-    """The reserves that are less than what they are for uses already. Tasks need no reserve: what there is none of is not compared."""
+    """The reserves that are less than what runs beside pods uses now. A task reserve of 0 is allowed."""
     found = []
     rows = {MEMORY: [(one.group, one.memory) for one in used], "pid": [(one.group, one.tasks) for one in used]}
     for kind, amounts in rows.items():

@@ -231,7 +231,7 @@ def restore_cpus(
 
 
 def cpu_state(found: StateFile, containers: t.Mapping[str, tuple[str, str]]) -> CpuState:
-    """The assignments of a file that was read. Raises StateRefused for a list that is none, and for an unknown container of v1."""
+    """The assignments of a file that was read. Raises StateRefused for an invalid list or an unknown container."""
     default_text = found.values["DefaultCPUSet"]
     try:
         default = cpu_list(default_text)
@@ -317,7 +317,7 @@ class DeviceState(NamedTuple):
 
 
 def read_devices(text: str) -> DeviceState:
-    """kubelet_internal_checkpoint, in both forms. Raises GoError for what is none."""
+    """The data of kubelet_internal_checkpoint, in either form. Raises GoError for any other text."""
     data = document(text)
     if not isinstance(data, dict):
         raise GoError(f"json: cannot unmarshal {name_of(data)} into Go value of type checkpoint.Data")
@@ -340,7 +340,7 @@ def read_devices(text: str) -> DeviceState:
 
 
 def device_entry(row: t.Mapping[str, t.Any]) -> DeviceEntry:
-    """One container's devices of a resource; a plain list of them is of no node."""
+    """One container's devices of a resource by NUMA node; -1 for a plain list, which names no node."""
     ids = row["DeviceIDs"]
     by_node = {-1: tuple(ids)} if isinstance(ids, list) else {node: tuple(of or ()) for node, of in (ids or {}).items()}
     return DeviceEntry(row["PodUID"], row["ContainerName"], row["ResourceName"], by_node, row["AllocResp"] or b"")

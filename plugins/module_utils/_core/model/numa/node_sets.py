@@ -47,9 +47,10 @@ class Demand(NamedTuple):
 
 
 class Provider(NamedTuple):
-    """The demands of one manager, its nodes, and how many of them it needs at least (minAffinitySize).
+    """The demands of one manager.
 
-    With align-by-socket, ``sockets`` is the number of sockets that a preferred set spans; 0 without.
+    ``nodes``: the NUMA nodes that the demands name. ``size``: the least number of nodes that has enough
+    (minAffinitySize). ``sockets``: with align-by-socket the number of sockets that a preferred set spans, else 0.
     """
 
     demands: tuple[Demand, ...]

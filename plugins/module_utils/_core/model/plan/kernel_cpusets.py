@@ -205,10 +205,11 @@ def set_online(machine: Machine, online: CpuSet) -> Machine:
 
 
 def observed(machine: Machine, valid: t.Mapping[str, bool]) -> Machine:
-    """The machine with the kernel's reports on its partitions. A report that a partition is invalid is reliable.
+    """The machine with the kernel's reports on its partitions. The report "invalid" is reliable.
 
-    A report that it is valid is not: 6.1 reports so of partitions that had no CPUs, or whose CPUs a sibling requested, when they became
-    partitions, and other processes still run there. So a partition is believed only where its CPUs came first.
+    The report "valid" is not: 6.1 reports a partition as valid that had no CPUs when it became one, or whose CPUs a
+    sibling requested then, although other processes still run on these CPUs. So a partition counts as valid only where
+    the model says so as well.
     """
     return changed_in(
         machine,

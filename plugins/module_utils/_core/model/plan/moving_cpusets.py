@@ -32,7 +32,8 @@ class MovingMachine:
         taken, doubted = oracle.given_out(machine)
         self._taken = {path: set(cpus) for path, cpus in taken.items()}
         self._doubted = {path: set(cpus) for path, cpus in doubted.items()}
-        self._known = False  # no operation may lead to the observed state: the first one evaluates all
+        # The observed state may be one that no operation leads to, so the first operation evaluates all control groups.
+        self._known = False
         # By parent: its children, the children that request a CPU, and those that depend on all CPUs of the parent.
         self._inner: dict[str, set[str]] = collections.defaultdict(set)
         self._asking: dict[tuple[str, int], set[str]] = collections.defaultdict(set)

@@ -126,13 +126,20 @@ def restore_value(before: Original, dummy: str) -> list[Step]:
 
 
 def restore_cpuset(before: Original, dummy: str) -> list[Step]:
-    """Exclusive CPUs are given up before others get them. Inner directories go before outer ones, all before slices stop."""
+    """Write the former CPU list of a directory of cgroup v1, or remove the directory.
+
+    Exclusive slices release CPUs before other slices get them. Inner directories go before outer ones, all before
+    slices stop.
+    """
     order = -10 if is_exclusive(before.target.rpartition("/")[2]) else 20 - before.target.count("/")
     return [make_step.cpuset(before.target, before.name, before.value or None, RELEASE, order)]
 
 
 def restore_unit(before: Original, dummy: str) -> list[Step]:
-    """A slice is stopped once systemd no longer knows units in it, any other unit before its files go."""
+    """Stop a unit that did not run before, or that is a workload's.
+
+    A slice is stopped once systemd no longer knows units in it, any other unit before its files are removed.
+    """
     if not before.target or (before.active and not is_workloads(before.target)):
         return []
     phase = EMPTY_SLICES if before.target.endswith(".slice") else STOP

@@ -107,7 +107,9 @@ def _check_bind(reader: Reader, at: str, match: t.Mapping[str, t.Any], row: t.Ma
         reader.refuse(f"{at}.bind", row["bind"], message)
     elif row.get("require_link"):
         reader.refuse(
-            f"{at}.bind", row["bind"], "leaves no network interface for require_link to check: leave one of the two out"
+            f"{at}.bind",
+            row["bind"],
+            "leaves no network interface for require_link to check: leave out bind or require_link",
         )
 
 

@@ -24,7 +24,7 @@ from .section_data import Shape
 KINDS = (*BY_MEMBERS, *tenant.BY_SETTING)
 AMOUNTS = ("min", "max", "default", "default_request")
 RATIO = "max_limit_request_ratio"
-# Each may not be more than the next one.
+# The first amount of each pair may not be more than the second.
 ORDER = (
     ("min", "default_request"), ("min", "default"), ("min", "max"),
     ("default_request", "default"), ("default_request", "max"), ("default", "max"),
@@ -118,7 +118,10 @@ def _covers(row: t.Mapping[str, t.Any], key: str, pattern: str) -> bool:
 def _check_sharing(
     reader: Reader, index: int, workload: t.Mapping[str, t.Any], row: t.Optional[t.Mapping[str, t.Any]]
 ) -> None:
-    """Containers are looked for in the slice of their workload, which one without resources has in a tenant (``row``) alone."""
+    """Refuse share_process_namespace where it has no effect, or where the tenant (``row``) forbids it.
+
+    A workload's containers are looked for in its slice. A workload without resources has a slice only in a tenant.
+    """
     shared = workload.get("share_process_namespace", ANY)
     path = f"workloads[{index}].share_process_namespace"
     if row is None:
@@ -201,7 +204,7 @@ def _check_quotas(reader: Reader, path: str, rows: t.Sequence[t.Mapping[str, t.A
         hard = row.get("hard", {})
         if _is_empty(reader, at, row, "hard") and not hard:
             reader.refuse(
-                join(at, "hard"), None, "limits nothing: write it as in {requests.cpu: 4, count/workloads: 10}"
+                join(at, "hard"), None, "limits nothing: name a resource, as in {requests.cpu: 4, count/workloads: 10}"
             )
         for resource, amount in hard.items():
             said = _hard_problem(resource, amount)

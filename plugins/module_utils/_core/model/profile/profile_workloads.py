@@ -75,12 +75,12 @@ class Workload(NamedTuple):
 
     @property
     def unit(self) -> str:
-        """The service that it is, "" where it is none."""
+        """The name or pattern of its service; "" for a workload that is no service."""
         return self.pattern if self.is_unit else ""
 
     @property
     def owner(self) -> Workload:
-        """Whose containers they are, whatever it is to have."""
+        """This workload as the owner of its containers: without what it is to have."""
         return Workload(*self[:3])
 
     @property
@@ -136,7 +136,7 @@ def _check_claim(
         return
     pattern = str(match.get(key, ""))
     if not pattern:
-        return  # It is refused already.
+        return  # A match without a pattern is refused already.
     kind, path = MATCH_KINDS[key], join(join(at, "match"), key)
     if (key, pattern) in patterns:
         other = patterns[key, pattern]

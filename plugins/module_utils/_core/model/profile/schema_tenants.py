@@ -65,7 +65,7 @@ def _user(value: object) -> str:
     text = types.read_text(value, such_as="acme")
     if text.isascii() and text.isdigit():
         if str(int(text[:12])) != text or int(text) > LAST_UID:
-            raise ValueError(f"is not the number of a user: write it as in 1000, at most {LAST_UID}")
+            raise ValueError(f"is not the number of a user: write a number such as 1000, at most {LAST_UID}")
         return text
     return str(types.ACCOUNT.read(text))
 

@@ -19,7 +19,7 @@ from ..values.records import NamedTuple
 from . import compose, profile, schema_quantities, schema_types
 from .profile import Profile
 
-# The profile that parts make up; no other profile may have this name.
+# The name of the profile that is made part by part. No other profile may have this name.
 NAME = "parts"
 
 CPUSET, HUGEPAGES, MOUNT, PIDS, GC = "cpuset", "hugepages", "hugetlbfs_mount", "pid_limits", "gc"

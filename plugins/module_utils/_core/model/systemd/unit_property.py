@@ -113,7 +113,10 @@ def set_by_hand(unit: str, name: str, settings: t.Iterable[Setting]) -> t.Option
 
 
 def is_live_file(kind: str, target: str) -> bool:
-    """Whether a step is about systemd's file of a live property. It is recorded with the original of the property, not as a file."""
+    """Whether a target is a file in which systemd keeps a live property.
+
+    The original of the property includes this file, so the file has no original of its own.
+    """
     return kind == "file" and (target.startswith(f"{RUNTIME_CONTROL}/") or is_transient(target))
 
 

@@ -1251,7 +1251,7 @@ def test_a_dry_run_has_the_notes_of_the_run(rolled: node.Node, capsys: pytest.Ca
             ("admit", "x", "--unit", "x.service", "--limits", "cpu=1,cpu=2"),
             "cpu=1,cpu=2: cpu is there twice: leave one",
         ),
-        (("status", "--tenants", "--html"), "--html: its page shows no tenants: leave one of the two out"),
+        (("status", "--tenants", "--html"), "--html: the page shows no tenants: leave out --html or --tenants"),
         (
             ("admit", "dataplane", "--unit", "x.service", "--limits", "cpu=1"),
             "name: dataplane: is declared in the node's profile",
