@@ -3,15 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What all commands have in common: Corral's version, their exit codes, the version of their JSON, how long each waits for the
-node's lock.
+"""Constants of all commands: Corral's version, the exit codes, the version of the JSON output, and the seconds that a command
+waits for the node's lock.
 
 A tick that finds nothing changed does not load this file.
 """
 
 from __future__ import annotations
 
-VERSION = "0.1.0"  # the collection's (galaxy.yml)
+VERSION = "0.1.0"  # the collection's version (galaxy.yml)
 IN_SYNC, ERROR, DIFFERS = 0, 1, 2
 LOCK_SECONDS = 120.0
-SCHEMA = 1  # of all that programs read: see model/status/json_shapes.py
+SCHEMA = 1  # the version of all JSON that programs read: see model/status/json_shapes.py

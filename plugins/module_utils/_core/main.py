@@ -5,9 +5,9 @@
 # This module is private to the collection corral.node.
 """Corral on the node: the command line, the timer's tick, and the boot.
 
-Exit codes: 0 in sync, or done; 2 something differs (of a tick: or changed); 1 error or wrong usage. The tick runs every
-few seconds and mostly ends here: modules that only the others need are imported where those begin, constants.py included
-(os.EX_OK is its IN_SYNC).
+Exit codes: 0 in sync, or done; 2 something differs (or a tick changed something); 1 error or wrong usage. The tick runs
+every few seconds and mostly ends in this file. Modules that only other commands need are therefore imported inside the
+functions, constants.py included (os.EX_OK has the value of its IN_SYNC).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def tick(host: Host, *, at_boot: bool = False) -> int:
 
 
 def metrics_are_fresh(host: Host, last: int, now: int, began: float) -> bool:
-    """Whether the metrics were written in this minute of the clock; if not, they are written again."""
+    """Whether the metrics are of this minute of the clock. If they are older, write them; False if that fails."""
     if last // recorded_inputs.METRICS_SECONDS == now // recorded_inputs.METRICS_SECONDS:
         return True
     from .host.agent import metrics_file

@@ -24,7 +24,7 @@ from . import profile_file
 
 
 def show(args: argparse.Namespace, data: t.Mapping[str, t.Any], lines: t.Iterable[str], *, schema: bool = True) -> None:
-    """Print JSON with the version of its ``schema``, or lines. A profile has its own version instead."""
+    """Print the data as JSON, or the lines. ``schema``: with the version of the JSON; a profile has its own version."""
     if args.json:
         whole = {"schema": SCHEMA, **data} if schema else data
         sys.stdout.write(json.dumps(whole, indent=2, sort_keys=True) + "\n")
@@ -38,7 +38,7 @@ def coloured() -> bool:
 
 
 def the_profile(host: Host, path: t.Optional[str]) -> Profile:
-    """The profile of a file, or the node's declared one."""
+    """The profile in a file, or without a path the node's declared profile."""
     if path is None:
         declared = declared_profile.in_force(host)
         if declared is None:

@@ -23,7 +23,7 @@ def parser() -> argparse.ArgumentParser:
     top.exit_on_error = True
     top.add_argument("--version", action="version", version=f"corral {VERSION}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    forms = {}  # of a command's output; they exclude each other
+    forms = {}  # by command: the options for the form of its output, which exclude each other
 
     def command(name: str, text: str, *, tree: bool = False, profiles: bool = False) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=text, description=text)
@@ -58,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
     either.add_argument(
         "--kubelet", action="store_true", help="instead, the devices that the node's kubelet has given to containers"
     )
-    had.add_argument("--tick", action="store_true", help=argparse.SUPPRESS)  # corral-device-checks.service: what is due
+    had.add_argument("--tick", action="store_true", help=argparse.SUPPRESS)  # for corral-device-checks.service
     shown = command("profile", "the declared profile, or one that describes the node as it is", tree=True)
     shown.add_argument("--from-node", action="store_true", help="print a profile that describes this node as it is")
     shown.add_argument("--name", metavar="NAME", help="with --from-node: what to call it (default: the host's name)")
@@ -101,7 +101,7 @@ def parser() -> argparse.ArgumentParser:
         )
     kept = command("confirm", "confirm the unconfirmed profile, so that the node does not go back to the one before")
     kept.add_argument("hash", metavar="HASH", nargs="?", default="", help="keep no other profile than this one")
-    kept.add_argument("--tick", action="store_true", help=argparse.SUPPRESS)  # corral-confirm.service: go back in time
+    kept.add_argument("--tick", action="store_true", help=argparse.SUPPRESS)  # for corral-confirm.service
     why = command("explain", "why a workload has what it has, or was refused, and what would help")
     why.add_argument("name", metavar="WORKLOAD")
     let_in = command(
@@ -121,7 +121,7 @@ def parser() -> argparse.ArgumentParser:
     let_go.add_argument("name", metavar="WORKLOAD")
     collect = command("gc", "collect images and dead containers now, as the profile declares")
     collect.add_argument("--dry-run", action="store_true", help="show what would be removed and what that would free")
-    collect.add_argument("--tick", action="store_true", help=argparse.SUPPRESS)  # corral-gc.service: what is due
+    collect.add_argument("--tick", action="store_true", help=argparse.SUPPRESS)  # for corral-gc.service
     hold = command("pause", "maintenance: check and report, change nothing; ends by itself")
     hold.add_argument("--for", dest="duration", metavar="TIME", required=True, help="how long: 90s, 15m, 1h, 2d")
     hold.add_argument("--reason", metavar="TEXT", default="", help="the reason, shown with the pause")

@@ -43,7 +43,7 @@ def data(confirmed: t.Optional[Pending]) -> Confirmed:
 
 
 def ask_command(host: Host) -> None:
-    """Confirm the profile where its own command succeeds. The command runs without the lock, after the change."""
+    """Confirm the unconfirmed profile if its own command succeeds. The command runs without the lock, after the change."""
     waiting = locked_run.locked(host, lambda: confirming.awaiting_command(host), publish=locked_run.published_by_work)
     if waiting is None:
         return
@@ -85,7 +85,7 @@ def go_back(host: Host) -> int:
 
 
 def failed(host: Host, unsettled: Pending, said: str) -> int:
-    """Report that going back failed; it is tried again. A failure that is logged already is no ERROR: systemd would log it each time."""
+    """Log that the node could not go back; the next run tries again. Only a new failure is an ERROR: systemd logs each ERROR."""
     if not unconfirmed_file.log_now(host, unsettled, said):
         return DIFFERS
     tick.notice(f"{unconfirmed_file.named(unsettled)[0]} was not confirmed, and going back failed: {said}", priority=3)

@@ -31,7 +31,7 @@ KERNEL_LOG = "/dev/kmsg"
 
 
 def run(host: Host, words: t.Sequence[str], state: t.IO[str] = sys.stdin) -> int:
-    """Set the limits in the words ("FILE=VALUE") for the container whose state is read. Returns the exit code. Raises CorralError."""
+    """Set the limits in the words ("FILE=VALUE") for the container of this ``state``. Returns the exit code. Raises CorralError."""
     try:
         set_limits(host, words, state.read())
     except CorralError as error:
@@ -60,7 +60,7 @@ def set_limits(host: Host, words: t.Sequence[str], state: str) -> None:
             said = f"the container has CPUs {value} of its own, and is not in the slice that has them: start it with --cgroup-parent"
             said += ", that of a Quadlet file with Slice= in [Service]"
             raise refusal(said, path=f"/proc/{pid}/cgroup", value=group)
-        # Without its file a limit cannot exist. Without the file of swap the kernel counts no swap; the kubelet skips the limit too.
+        # Without the file the kernel has no limit, as "max" wants. Without memory.swap.max it counts no swap; the kubelet skips that too.
         needs_none = name == SWAP or value.partition(" ")[0] == "max"
         if name != SCORE and needs_none and not host.exists(path):
             continue
@@ -86,7 +86,7 @@ def process_of(text: str) -> int:
 
 
 def group_of(host: Host, pid: int) -> str:
-    """The control group of a container's process, below the root. Raises CorralError for a process of no container."""
+    """The control group of a container's process, below the root. Raises CorralError for a process outside of containers."""
     lines = (host.read(f"/proc/{pid}/cgroup") or "").splitlines()
     group = next((line[len("0::") :] for line in lines if line.startswith("0::")), "")
     inner = f"/{container_groups.INNER}"

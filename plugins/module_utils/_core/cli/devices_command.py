@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The command devices: the devices of each resource in the profile, and the workloads that have them; with --kubelet, the kubelet's."""
+"""The command devices: the devices of the profile's resources and their workloads; with --kubelet, devices that the kubelet assigned."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""corral gc: a pass of garbage collection, by hand or by the timer. It loads nothing of other commands."""
+"""corral gc: a pass of garbage collection, by hand or by the timer. This file loads no other command."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """The program of corral-grant@.service: the admission of a workload before its start, and the release after its stop.
 
-A workload's start waits for it, so it loads nothing else of the command line.
+A workload's start waits for this program, so it loads no other file of the command line.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from ..pipeline.admit_workload import Admission
 if t.TYPE_CHECKING:
     from ..model.workload.grants import Grant
 
-# A run that ends releases its grant within moments, or after the runs before it in the queue.
+# A workload's run that ends releases its grant within moments, or later if other runs of Corral have the lock.
 ENDING_SECONDS = 60.0
-MOMENT_SECONDS = 3.0  # in which systemd notices that a unit's last process has ended
+MOMENT_SECONDS = 3.0  # within which systemd notices that a unit's last process has ended
 
 
 def run(host: Host, words: t.Sequence[str]) -> int:
-    """``admit --start INSTANCE`` or ``release --stop INSTANCE``; the exit code. Raises CorralError."""
+    """Run ``admit --start INSTANCE`` or ``release --stop INSTANCE``. Returns the exit code. Raises CorralError."""
     if words[0] == "release":
         return stop(host, words[-1], os.environ.get("INVOCATION_ID", ""))
     name = started_name(words[-1])
-    # The run id is that of the unit that holds the grant, whichever of the two units asks.
+    # The grant is for the run of the unit that holds grants, even if corral-regrant@.service runs this program.
     holder = workload_state.run_of(host, name)
     if holder is None:
-        # Nothing needs the unit any more, so it has stopped, and the start was cancelled; no start may begin without it.
+        # The unit has stopped, since the start that needed it was cancelled. Without this unit no start may begin.
         sys.stdout.write(f"{name}: {workload_units.grant_unit(name)} is not active, so nothing is granted\n")
         return IN_SYNC
     try:
@@ -113,7 +113,7 @@ def started(host: Host, name: str, run: str) -> Admission:
 
 
 def granted(host: Host, name: str, run: str) -> Admission:
-    """Grant a workload its start, and let systemd begin it. Raises CorralError."""
+    """Grant a workload its resources for a start, and let systemd start its unit. Raises CorralError."""
     admission = admit_workload.start(host, name, run)
     if admission.grant is not None and admission.grant.hold == RUNNING and admission.grant.unit:
         let_start(host, name)

@@ -82,7 +82,7 @@ def drawn_as_svg(machine: Topology, assignments: dict[int, Assignment]) -> int:
 
 
 def planned(host: Host, args: argparse.Namespace) -> Plan:
-    """The plan of a profile on this host; where the agent is installed, with the plan of its units."""
+    """The plan of a profile on this host; if the agent is installed, with the plan of the agent's units."""
     declared, broken = command_output.the_profile(host, args.profile), None
     if args.profile is None:
         in_force, broken = profile_in_force.read(host)
@@ -101,7 +101,7 @@ def planned(host: Host, args: argparse.Namespace) -> Plan:
 
 
 def refused_without_force(host: Host, declared: Profile) -> tuple[str, ...]:
-    """A note if a run would apply the profile only with force: the node went back from it, or does now."""
+    """A note if a run would apply the profile only with force: the node went back from it, or is going back now."""
     try:
         confirming.refuse(host, declared, confirming.AT_ONCE)
     except CorralError as error:
@@ -142,7 +142,7 @@ def do_plan(host: Host, args: argparse.Namespace) -> int:
 
 
 def origins_of(host: Host, path: t.Optional[str], declared: Profile) -> dict[str, str]:
-    """The origin of each key: the file, or the origins in the node's record."""
+    """The origin of each key: the file at ``path``, or without a path the origin that the node has recorded."""
     data = profile.to_data(declared)
     if path is None:
         return declaration.read_origins(host, data)

@@ -111,7 +111,7 @@ def takes_value(option: argparse.Action) -> bool:
 
 
 def bash_completion(top: argparse.ArgumentParser) -> str:
-    """A script for bash: commands, options, choices, and files where a value is a file."""
+    """A script for bash: it completes commands, options, choices, and file names if a value is a file."""
     known = commands(top)
     cases = []
     for command in known:

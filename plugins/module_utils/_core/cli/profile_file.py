@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """A profile in a user's file, JSON or YAML: its data, or a refusal that names the file.
 
-Of two equal keys in a mapping the usual loaders silently take the last; here they are refused.
+A mapping with the same key twice is refused; the usual loaders silently take the last value.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ def load(text: str, path: str) -> t.Any:
     except (yaml.YAMLError, ValueError) as error:
         raise refusal(yaml_error.line(error), path=path) from None
     except (AttributeError, LookupError):
-        # PyYAML's error for a value that its tag does not fit: `!!int ""`, `!!bool maybe`, `!!timestamp soon`.
+        # PyYAML's errors for a value that does not fit its tag: `!!int ""`, `!!bool maybe`, `!!timestamp soon`.
         raise refusal("is not YAML: a value is not what its tag (!!) says: leave the tag out", path=path) from None
 
 
 def check_text(text: str, path: str) -> None:
-    """Raise CorralError for a text that is not YAML, or with a key twice in a mapping; the values are left to the text's own loader."""
+    """Raise CorralError for a text that is not YAML, or has a mapping with a key twice. The values are not checked."""
     try:
         json.loads(text, object_pairs_hook=unique)
         return
@@ -73,7 +73,7 @@ def check_text(text: str, path: str) -> None:
         pass
     import yaml
 
-    # Ansible uses libyaml where PyYAML has it. It accepts more: a tab between a key's colon and its value.
+    # Ansible uses libyaml if PyYAML has it. libyaml accepts more: a tab between a key's colon and its value.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
     try:
         _checked(yaml, loader.get_single_node())
@@ -90,7 +90,7 @@ def check_text(text: str, path: str) -> None:
 
 
 def _load_yaml(yaml: t.Any, text: str) -> t.Any:
-    """As yaml.safe_load, but every mapping is checked as written, before merge keys (<<) add keys."""
+    """The data, like yaml.safe_load(); every mapping is checked as written, before merge keys (<<) add keys."""
     loader = yaml.SafeLoader(text)
     try:
         root = _checked(yaml, loader.get_single_node())
@@ -100,7 +100,7 @@ def _load_yaml(yaml: t.Any, text: str) -> t.Any:
 
 
 def _checked(yaml: t.Any, root: t.Any) -> t.Any:
-    """The root node of a document. Raises DuplicateKey for a mapping with a key twice, and OutOfBounds, a ValueError."""
+    """The root node, once checked. Raises DuplicateKey for a mapping with a key twice, and OutOfBounds, a ValueError."""
     check_bounds(root, lambda node: () if isinstance(node.value, str) else parts_of(node))
     todo, seen = [root], set()
     while todo:

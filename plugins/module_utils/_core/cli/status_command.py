@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The command status: what the last tick published, as text, JSON or a page."""
+"""The command status: the status that the last tick published, as text, JSON or an HTML page."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def do_status(host: Host, args: argparse.Namespace) -> int:
 
 
 def published_now(host: Host) -> dict[str, t.Any]:
-    """The last published status, judged by now; empty without a status."""
+    """The last published status, as it holds now (status_now.judged); empty without a status."""
     status = status_file.last_status(host)
     return status_now.judged(host, status) if status else {}
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What the last tick published, as lines of text with the CPU map of the profile in force."""
+"""The status that the last tick published, as lines of text with the CPU map of the profile in force."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def no_map(error: t.Union[CorralError, Unreadable]) -> str:
 
 
 def context_in_force(host: Host) -> t.Optional[Context]:
-    """The profile in force on this node; None without one. Raises CorralError."""
+    """The context of the profile in force; None without a profile. Raises CorralError."""
     declared, dummy = profile_in_force.instead_of(host, declared_profile.in_force(host), None)
     return None if declared is None else planning.compile_profile(host, declared, "tick")
 
 
 def summary_lines(host: Host, status: dict[str, t.Any]) -> list[str]:
-    """The summary of a node: profile and verdict, what is paused, unconfirmed or wrong, the last change, exclusive CPUs."""
+    """The summary of a node: profile, verdict, pause, unconfirmed profile, errors, last change, exclusive CPUs, the program."""
     age, why = status_now.age(host, status), status.get("stale")
     when = f"at {change_text.moment(int(status['time']))}" if age is None else f"{age} s ago"
     changes = [change_from_dict(item) for item in status.get("items", [])]
@@ -81,7 +81,7 @@ def summary_lines(host: Host, status: dict[str, t.Any]) -> list[str]:
 
 
 def unconfirmed_now(host: Host) -> t.Optional[RenderedUnconfirmed]:
-    """The unconfirmed profile now: its time may have ended since the status was written; None where only root can read it."""
+    """The unconfirmed profile now: its time may have ended since the status was written; None if only root can read it."""
     try:
         return status_file.unconfirmed(host)
     except Unreadable:
@@ -89,7 +89,7 @@ def unconfirmed_now(host: Host) -> t.Optional[RenderedUnconfirmed]:
 
 
 def item_lines(status: dict[str, t.Any]) -> list[str]:
-    """The differences, and since when each exists."""
+    """A line for each difference, with the time when it was first seen."""
     rows = []
     for item in status.get("items", []):
         since = change_text.moment(item.get("since") or 0)

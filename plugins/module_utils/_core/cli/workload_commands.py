@@ -66,8 +66,8 @@ def do_explain(host: Host, args: argparse.Namespace) -> int:
 
 
 def by_unit(host: Host, text: str, known: t.Container[str], decided: t.Container[str]) -> list[str]:
-    """The workload that ``text`` names by its unit, started or not (UNIT or WORKLOAD:UNIT, with or without .service). ``decided`` are the
-    declared names that the plan grants or refuses. Raises CorralError.
+    """The workload that ``text`` names by its unit (UNIT or WORKLOAD:UNIT, with or without .service). The unit need not have started.
+    ``decided`` are the declared names that the plan grants or refuses. Raises CorralError.
     """
     declared = (*admit_workload.profile_of(host).workloads, *workload_files.admitted(host))
     first, colon, rest = text.partition(":")
@@ -93,7 +93,7 @@ def by_unit(host: Host, text: str, known: t.Container[str], decided: t.Container
 
 
 def enforcement_of(host: Host, context: Context, unit: str) -> t.Optional[str]:
-    """Whether the kernel keeps others off a slice's CPUs, in the words of ``corral status``."""
+    """Whether the kernel keeps other processes off a slice's CPUs, in the words of ``corral status``."""
     try:
         changes = planning.plan_profile(host, context).changes
     except CorralError as error:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Admission and release of workloads at run time: the part of a plan that grants need. The tick corrects drift.
+"""Admission and release of workloads at run time. They execute the part of a plan that grants need; the tick does the rest.
 
 A workload is admitted in audit mode and on a paused node as well, since a start enforces nothing. The caller holds the lock.
 """
@@ -39,7 +39,7 @@ class Undeclared(CorralError):
 
 
 class Admission(NamedTuple):
-    """The result; ``grant`` is None after a release, or where there is nothing to grant."""
+    """The result of an admission or release; ``grant`` is None after a release, or if there is nothing to grant."""
 
     outcome: Outcome
     grant: t.Optional[Grant]
@@ -51,7 +51,7 @@ def start(host: Host, name: str, run: str) -> Admission:
 
 
 def run_by_hand(host: Host, name: str) -> str:
-    """The run that a grant made by hand is for: the present run, else a run that is about to start."""
+    """The id of the run for a grant that is made by hand: of the present run, else of a run that is about to start."""
     granted = (one for one in workload_files.grants_in_force(host) if one.workload == name and one.instance)
     return next(
         (one.instance for one in granted if allocate_workloads.runs(host, one)), ""
@@ -59,7 +59,7 @@ def run_by_hand(host: Host, name: str) -> str:
 
 
 def stop(host: Host, name: str, run: str) -> Admission:
-    """Take back the grant of a run ("": of the workload's present run). The grant of a later run stays."""
+    """Take back the grant of a run ("" means the workload's present run). The grant of a later run stays."""
     if not run:
         granted = grant_named(host, name)
         run = granted.instance if granted else ""
@@ -69,7 +69,7 @@ def stop(host: Host, name: str, run: str) -> Admission:
 def still_runs(host: Host, name: str) -> bool:
     """Whether a workload's unit still runs on its grant while systemd stops the unit that holds the grant.
 
-    systemd does so at a daemon-reload when the drop-in that requires that unit is gone, for example after a removal by hand.
+    At a daemon-reload systemd stops the unit that holds the grant if no drop-in requires it, for example after a removal by hand.
     """
     granted = grant_named(host, name)
     if granted is None or not workload_state.runs_unit(host, granted.unit or unit_by_name(host, name)):
@@ -78,7 +78,7 @@ def still_runs(host: Host, name: str) -> bool:
 
 
 def unit_by_name(host: Host, name: str) -> str:
-    """The unit of a workload whose grant only its slice shows; "" where no declared or admitted workload has this name."""
+    """The unit of the declared or admitted workload with this name, or "". A grant that was read from its slice names no unit."""
     declared, dummy = profile_in_force.read(host)
     first, colon, unit = name.partition(":")
     known = (*(declared.workloads if declared is not None else ()), *workload_files.admitted(host))
@@ -92,15 +92,15 @@ def grant_named(host: Host, name: str) -> t.Optional[Grant]:
 
 
 def admit(host: Host, workload: Workload) -> Admission:
-    """Declare a workload on this node beside those of the profile, and grant it what it requests. Raises CorralError."""
+    """Declare a workload on this node beside the profile's workloads, and grant it its requests. Raises CorralError."""
     request, name = admission(host, workload)
     return execute(host, request, name, with_files=True)
 
 
 def admission(host: Host, workload: Workload) -> tuple[Request, str]:
-    """The request to admit a workload, and the name that must have a grant after it ("" for none). Raises CorralError.
+    """The request to admit a workload, and the name of the workload that must then have a grant ("" for none).
 
-    A second admission of the same workload changes nothing while its grant lasts, or where each start of its unit gets a grant.
+    Raises CorralError. A second admission changes nothing while the workload's grant lasts, or if each start of its unit gets a grant.
     """
     before = workload_files.admitted(host)
     refuse_admission(workload, profile_of(host), before)
@@ -112,7 +112,7 @@ def admission(host: Host, workload: Workload) -> tuple[Request, str]:
     if workload in before and (lasts or workload.is_unit):
         return request, ""
     if any(allocate_workloads.runs(host, one) for one in own):
-        # The workload is not started: it keeps the devices of its run, as after a change of the profile.
+        # Without a start in the request the workload keeps the devices of its run, as after a change of the profile.
         return request, workload.name
     return request._replace(start={workload.name: run_by_hand(host, workload.name)}), workload.name
 
@@ -205,7 +205,7 @@ def to_be_applied(host: Host, request: Request, name: str, *, with_files: bool) 
 
 
 def later(host: Host) -> tuple[int, ...]:
-    """The phases that an admission leaves out. No slice is stopped while systemd has files to read: systemd may know a running unit in it."""
+    """The phases that an admission leaves out. While a daemon-reload is due, it stops no slice: a running unit may belong to the slice."""
     return (*LATER, EMPTY_SLICES) if state.there(host, state.RELOAD_DUE) else LATER
 
 
@@ -226,7 +226,7 @@ def execute(host: Host, request: Request, name: str, *, with_files: bool = False
 
     outcome = applying.apply(host, plan, again)
     if outcome.error:
-        from ..reports import change_text  # A start that is granted loads none of it.
+        from ..reports import change_text  # A granted start does not load it.
 
         raise refusal(change_text.refused(outcome), path=name)
     return Admission(outcome, grant_of(context, name))
@@ -257,7 +257,7 @@ def granted(plan: Plan, name: str) -> t.Optional[Grant]:
 
 
 def grant_of(context: Context, name: str) -> t.Optional[Grant]:
-    """What a workload has once the plan is executed."""
+    """A workload's grant once the plan of this context is executed."""
     return next((grant for grant in context.grants if grant.workload == name), None)
 
 
@@ -277,7 +277,7 @@ def ending(host: Host, name: str, *, settled: bool = False) -> bool:
 
 
 def profile_of(host: Host) -> Profile:
-    """The profile in force. Raises CorralError where there is none."""
+    """The profile in force. Raises CorralError without a profile."""
     declared, broken = profile_in_force.read(host)
     if declared is None:
         raise broken or refusal("no profile is declared here: apply one first", path=state.DECLARED)
@@ -294,8 +294,8 @@ def unit_of(step: Step) -> str:
 def narrowed(plan: Plan, without: t.Optional[t.Sequence[int]]) -> Plan:
     """The part of a plan that grants need: moves of CPUs and limits, without files that systemd would have to read.
 
-    A slice whose file waits for a rollout is not stopped and keeps its live CPUs. Otherwise it would get the CPUs of that file, which may
-    be another slice's by then, when a unit starts in it or systemd reads the file.
+    A slice whose file waits for a rollout is not stopped and keeps its live CPUs. Otherwise the slice would get the CPUs of that file when
+    a unit starts in it or systemd reads the file. Another slice may have these CPUs by then.
     """
     steps = [step for change in plan.changes for step in change.steps]
     filed = {unit_of(step) for step in steps if without is not None and (step.phase in without or step.reload)} - {""}
@@ -310,14 +310,14 @@ def narrowed(plan: Plan, without: t.Optional[t.Sequence[int]]) -> Plan:
         kept_changes = []
         for change in changes:
             steps = tuple(filter(at_once, change.steps))
-            # A hand-over is done as a whole. Other steps of its item, such as the removal of a file, can wait.
+            # All moves of CPUs are made at once. Other steps of the same change, such as the removal of a file, can wait.
             moves = any(validate.moves_cpus(step) and step.phase == CPUS for step in steps)
             if change.manager in planning.GRANTS and (moves or len(steps) == len(change.steps)):
                 kept_changes.append(change._replace(steps=steps))
         return tuple(kept_changes)
 
     kept = ours(plan.changes)
-    # The original of a restoring step that waits stays recorded, also where a hand-over now writes the same setting.
+    # The original that a left-out step would restore stays recorded, even if a hand-over now writes the same setting.
     now = {step for change in kept for step in change.steps}
     later = {step.key for step in steps if step not in now}
     return plan._replace(

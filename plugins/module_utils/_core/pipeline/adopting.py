@@ -22,14 +22,14 @@ from ..model.profile.node_as_profile import ProfileFragment
 from ..model.values.errors import CorralError
 from . import planning
 
-# Steps that make a value persistent and leave the live value.
+# The kinds of steps that make a value persistent and do not change the live value.
 PERSISTENT = ("file", "link", "folder")
 
 Item = tuple[str, str, str]
 
 
 def adopted(host: Host) -> dict[str, t.Any]:
-    """The keys as a layer over the applied profile; empty where the node does not differ, or no key expresses the difference."""
+    """The keys that differ, as a layer over the applied profile; empty if no key expresses a difference of the node."""
     applied = state.applied(host)
     if not isinstance(applied, dict):
         return {}
@@ -56,14 +56,14 @@ def adopted(host: Host) -> dict[str, t.Any]:
 def changes_of(
     host: Host, applied: t.Mapping[str, t.Any], parts: t.Sequence[ProfileFragment] = ()
 ) -> tuple[Change, ...]:
-    """The changes by the applied profile with these parts over it. Raises CorralError where the result is no profile."""
+    """The changes by the applied profile with these parts over it. Raises CorralError if the result is no profile."""
     layers = [compose.Layer("applied", applied), compose.Layer("node", node_as_profile.profile_data({}, parts))]
     context = planning.compile_profile(host, profile.parse(compose.compose(layers).data))
     return planning.plan_profile(host, context).changes
 
 
 def is_closer(before: t.Sequence[Change], after: t.Sequence[Change]) -> bool:
-    """Whether an item is gone, and each new item only makes a present value persistent."""
+    """Whether ``after`` lacks an item of ``before``, and each new item of ``after`` only makes a present value persistent."""
     known: set[Item] = {change.item() for change in before}
     left: set[Item] = {change.item() for change in after}
     fresh = [change for change in after if change.item() not in known]

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""All problems of a refused profile, so that a user corrects them at once.
+"""All problems of a refused profile, so that a user can correct them together.
 
-A profile is read, compiled for the node and planned, and the first step that fails reports its section alone. The sections that are right
-and depend on no wrong section therefore go through the steps again.
+A profile is read, compiled for the node and planned. The first of these stages that fails hides the problems of later stages. Therefore the
+sections without a problem that depend on no wrong section go through all stages again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..model.profile import profile
 from ..model.values.errors import CorralError, Problem
 from . import planning
 
-# By section, the sections whose values it is checked against.
+# By section: the other sections against whose values this section is checked.
 BUILT_UPON = {
     "kubelet": frozenset({"cpu", "memory", "pids", "topology", "workloads", "gc"}),
     "tenants": frozenset({"cpu", "memory", "pids", "devices", "workloads"}),
@@ -33,7 +33,7 @@ def refusal_of(host: Host, data: t.Any, error: CorralError) -> CorralError:
     problems: list[Problem] = list(error.problems)
     rest = {name: value for name, value in data.items() if name != "version"} if isinstance(data, dict) else {}
     wrong = sections(error.problems)
-    while wrong and wrong <= rest.keys() | PLAIN:  # The sections of another version of profiles are not known.
+    while wrong and wrong <= rest.keys() | PLAIN:  # The sections of a profile of another version are not known.
         wrong |= {name for name, below in BUILT_UPON.items() if below & wrong}
         rest = {"name": "rest", **{name: value for name, value in rest.items() if name not in wrong | PLAIN}}
         try:
@@ -46,5 +46,5 @@ def refusal_of(host: Host, data: t.Any, error: CorralError) -> CorralError:
 
 
 def sections(problems: t.Sequence[Problem]) -> frozenset[str]:
-    """The sections of a profile in which problems are."""
+    """The sections of a profile that have problems."""
     return frozenset(problem.path.partition(".")[0].partition("[")[0] for problem in problems)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The grants of the declared workloads on this node: admission.py decides them from the checkpoint and what runs."""
+"""The grants of the declared workloads on this node: admission.py decides them by the checkpoint and the runs on the node."""
 
 from __future__ import annotations
 
@@ -43,15 +43,14 @@ from ..model.workload.resources import MEMORY
 if t.TYPE_CHECKING:
     from ..model.devices.device import Inventory
 
-# The time for the start of a workload that was admitted by hand; then its grant ends.
+# Seconds within which a workload that was admitted by hand has to start; otherwise its grant ends.
 START_SECONDS = 120
 BY_HAND = "by-hand"
 
 
 class Request(NamedTuple):
-    """The requests of this run: by workload, the run that is about to ``start``, and the run that has ended (``stop``).
-
-    ``admitted`` replaces the workloads that were admitted at run time (None: they stay as they are).
+    """The changes that an admission or release requests. By workload: ``start`` has the id of the run that is about to start, ``stop`` the
+    id of the run that has ended. ``admitted`` replaces the workloads that were admitted at run time (None: they stay).
     """
 
     start: t.Mapping[str, str] = {}
@@ -154,7 +153,7 @@ def needs_of(
 def ended_grants(
     host: Host, granted: t.Sequence[Grant], listed: t.Sequence[ResourceRequirements], request: Request
 ) -> list[Grant]:
-    """The grants whose run ended by this request: it stops the run, or starts the unit under another name."""
+    """The grants whose run ends by this request: the request stops the run, or starts its unit under another workload's name."""
     past = over_at_start(host, listed, granted, request.start) if request.start else ()
     running = (grant for grant in granted if grant.hold == RUNNING)
     return [one for one in running if one.workload in past or request.stop.get(one.workload) == one.instance]
@@ -181,7 +180,7 @@ def never_granted(
 def device_inventory(
     host: Host, declared: Profile, listed: t.Iterable[ResourceRequirements], checkpoint: Checkpoint
 ) -> t.Optional[Inventory]:
-    """The devices of the node; None where no workload requests or has devices."""
+    """The devices of the node; None if no workload requests or has devices."""
     if not (any(need.devices for need in listed) or any(grant.devices for grant in checkpoint.grants)):
         return None
     from ..host.devices import checked_devices  # A node without devices does not load it.
@@ -198,9 +197,9 @@ def unknown_runs(listed: t.Iterable[ResourceRequirements], there: Inventory) -> 
 def expanded(
     host: Host, declared: t.Sequence[Workload], starting: t.Iterable[str] = ()
 ) -> tuple[list[Workload], list[str]]:
-    """The workloads one by one: a pattern that matches several units becomes one workload for each of them.
+    """The workloads, with one for each unit that a pattern matches, and notes on patterns and units.
 
-    An instance of a template that is about to start for the first time is known by its name alone (``starting``).
+    ``starting`` are the names of workloads that are about to start. Only they show an instance of a template that never started.
     """
     workloads: list[Workload] = []
     notes: list[str] = []
@@ -243,7 +242,7 @@ def expanded(
 def without_conflicts(host: Host, declared: Profile) -> t.Optional[Request]:
     """The request to release each admitted workload with the name or the unit of a declared workload, or the name of a tenant.
 
-    None where no workload conflicts. They could be admitted under an unconfirmed profile; the node goes back to this one.
+    None without such a workload. These workloads were admitted under an unconfirmed profile, from which the node goes back to ``declared``.
     """
     there = workload_files.admitted(host)
     tenants = {slice_name(one.name) for one in declared.tenants}
@@ -253,7 +252,7 @@ def without_conflicts(host: Host, declared: Profile) -> t.Optional[Request]:
 
 
 def conflicting(workload: Workload, others: t.Iterable[Workload]) -> t.Optional[Workload]:
-    """The first of the others that has this workload's name, or that may match what this workload matches; None without any."""
+    """The first of ``others`` that has this workload's name, or that may match a unit or container which this workload matches."""
     for other in others:
         is_other = other.has_resources and other.match == workload.match
         if other.name == workload.name or (is_other and match_meets(other.match, workload.pattern, other.pattern)):
@@ -271,8 +270,8 @@ def observe(
 ) -> WorkloadStatus:
     """The state of the workloads whose grants depend on a run.
 
-    A workload that was admitted by hand has a while to start, if it is declared. An admission that died may have left a grant for a
-    workload that is not declared: no start would find that grant.
+    A declared workload that was admitted by hand has START_SECONDS to start. The grant of an undeclared workload may be left from an
+    admission that died; no start would find it, so it does not wait for a start.
     """
     now = int(host.now())
     listed, granted = list(listed), list(granted)
@@ -320,7 +319,7 @@ def evicted(host: Host, listed: t.Iterable[ResourceRequirements], granted: t.Ite
 
 
 def run_matters(grant: Grant, need: t.Optional[ResourceRequirements]) -> bool:
-    """Whether a grant depends on a run: it ends with the run, has devices, or keeps CPUs until the run ends that are declared no longer."""
+    """Whether a grant depends on a run: it ends with the run, has devices, or has CPUs that its workload no longer declares."""
     if grant.hold == RUNNING or grant.devices:
         return True
     return need is not None and (need.workload.hold == RUNNING or (bool(grant.cpus) and not need.cpus))
@@ -329,7 +328,7 @@ def run_matters(grant: Grant, need: t.Optional[ResourceRequirements]) -> bool:
 def runs(host: Host, grant: Grant) -> bool:
     """Whether the run of a grant has begun and not ended.
 
-    A unit keeps its devices in any slice: it may have started again elsewhere since its workload left the profile.
+    A unit keeps its devices in any slice: it may have started again in another slice since its workload left the profile.
     """
     if grant.devices and grant.unit and workload_state.runs_unit(host, grant.unit):
         return True
@@ -337,7 +336,7 @@ def runs(host: Host, grant: Grant) -> bool:
 
 
 def runs_in_slice(host: Host, grant: Grant) -> bool:
-    """Whether the run of a grant is in the grant's own slice, on its CPUs."""
+    """Whether a process is in a slice of the grant's workload, or the unit that holds the grant is active."""
     if workload_state.populated(host, grant.workload, grant.tenant):
         return True
     return workload_state.run_of(host, grant.workload) is not None
@@ -355,7 +354,7 @@ def over_at_start(
 def other_units(
     host: Host, granted: t.Iterable[Grant], declared: t.Mapping[str, ResourceRequirements]
 ) -> dict[str, str]:
-    """By workload, the other unit or container that still runs in its slice: the declared unit would share the slice."""
+    """By workload, another unit or container that still runs in the workload's slice: the declared unit would share the slice."""
     running = {}
     for grant in granted:
         need = declared.get(grant.workload)
@@ -373,7 +372,7 @@ def other_units(
 
 
 def runs_elsewhere(host: Host, grant: Grant) -> bool:
-    """Whether a grant's unit started again in the slice of another workload, where it has another grant."""
+    """Whether a grant's unit started again in the slice of another workload, where the unit has another grant."""
     if workload_state.populated(host, grant.workload, grant.tenant):
         return False
     return workload_state.slice_that_holds(host, grant.unit) is not None
@@ -388,15 +387,15 @@ def waits_to_start(host: Host, grant: Grant) -> bool:
 
 
 def by_hand(host: Host) -> str:
-    """The instance of a grant that is made by hand now: the boot and its uptime in seconds, which no change of the clock moves."""
+    """The run id of a grant that is made by hand now: it has the boot's id and the uptime, which no change of the clock moves."""
     return f"{BY_HAND}:{host.boot_id()[:8]}:{int(host.uptime())}"
 
 
 def memory_tables(host: Host, declared: Profile, topology: Topology, *, fresh: bool) -> dict[int, dict[str, int]]:
     """The bytes of memory and hugepages of each NUMA node that may be granted (kubelet: allocatable).
 
-    The pools of a ``fresh`` profile count as declared, others as they are. The kernel spreads a pool of the whole machine evenly over the
-    nodes where it can, from the first node on (hugetlbpage.rst).
+    With ``fresh`` the hugepage pools count as the profile declares them, else as they are. The kernel spreads a pool of the whole machine
+    evenly over the nodes if it can, from the first node on (hugetlbpage.rst).
     """
     totals = {node.id: node.memory_kib << 10 for node in topology.numa.values() if node.memory_kib}
     pages = {node.id: dict(node.hugepages) for node in topology.numa.values()}
@@ -416,7 +415,7 @@ def memory_tables(host: Host, declared: Profile, topology: Topology, *, fresh: b
 
 
 def waits(host: Host, granted: t.Iterable[Grant]) -> bool:
-    """Whether a grant waits for the start of a workload that was admitted by hand: it ends after START_SECONDS."""
+    """Whether a grant waits for the start of a workload that was admitted by hand: such a grant ends after START_SECONDS."""
     return any(
         grant.instance.startswith(BY_HAND) and not workload_state.populated(host, grant.workload, grant.tenant)
         for grant in granted
@@ -424,7 +423,7 @@ def waits(host: Host, granted: t.Iterable[Grant]) -> bool:
 
 
 def pid_capacity(host: Host, declared: Profile, before: t.Mapping[str, str]) -> t.Optional[int]:
-    """The number of tasks that workloads may be given: the machine's limit less the reserve."""
+    """The number of tasks that workloads may be given: the machine's limit less the reserve. None: no limit is known."""
     total = task_budget.capacity(declared.pids, sysctl.task_limits(host, declared.pids, before))
     return None if total is None else max(total - (declared.pids.reserved or 0), 0)
 
@@ -432,7 +431,8 @@ def pid_capacity(host: Host, declared: Profile, before: t.Mapping[str, str]) -> 
 def taken_by_others(host: Host, declared: Profile) -> tuple[frozenset[int], frozenset[int]]:
     """The CPUs of foreign partitions, and the CPUs that foreign control groups request, both at the top level.
 
-    Foreign is what neither Corral nor the profile names. Partitions of the profile's own slices end with the next tick.
+    A control group is foreign if it is not Corral's and the profile does not name it. Partitions of slices that the profile names end with
+    the next tick.
     """
     if declared.cpu is None or not cgroup.unified(host):
         return cpuset.EMPTY, cpuset.EMPTY
@@ -446,9 +446,9 @@ def taken_by_others(host: Host, declared: Profile) -> tuple[frozenset[int], froz
 
 
 def beside_kubelet(host: Host, inputs: AllocationInput, granted: t.Iterable[Grant]) -> AllocationInput:
-    """The machine with the CPUs that a kubelet on it leaves to others: only reserved CPUs on which no pod may run.
+    """The inputs with the CPUs that the node's kubelet leaves to others: reserved CPUs on which no pod may run.
 
-    While nothing says which those are, the CPUs that are ``granted`` are the only ones of which it was known.
+    If these CPUs cannot be known now, only the CPUs of the grants ``granted`` count: no pod could run on them when they were granted.
     """
     service = other_gc.kubelet(host)
     if service is None:
@@ -460,7 +460,7 @@ def beside_kubelet(host: Host, inputs: AllocationInput, granted: t.Iterable[Gran
         f"{service} runs here and gives the others to pods: only its reservedSystemCPUs can be granted, under its static policy with "
         "strict-cpu-reservation"
     )
-    found = kubelet_cpus.bound(host) if service == UNIT else None  # Another program has configuration of its own.
+    found = kubelet_cpus.bound(host) if service == UNIT else None  # An embedded kubelet has another configuration.
     if found is None or not (found.unread or found.is_strict):
         return inputs._replace(kubelet=said, not_kubelets=cpuset.EMPTY)
     cpus = found.reserved

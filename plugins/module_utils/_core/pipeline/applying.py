@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Applying a plan, all or nothing: record the originals, run the steps, undo them where one is refused, observe again."""
+"""Applying a plan, all or nothing: record the originals, run the steps, undo them if a step is refused, observe again."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Narrow = t.Callable[["Plan"], "Plan"]  # Selects the part of a plan that one tas
 
 
 def everything(plan: Plan) -> Plan:
-    """A plan as it is."""
+    """The whole plan."""
     return plan
 
 
@@ -62,7 +62,7 @@ def declare(
 
 
 def refresh(host: Host, context: Context) -> Context:
-    """The context for the observation after an apply, with what the kernel gave and what workloads were granted."""
+    """The context for the observation after an apply, with the last attempts (attempts.py) and the grants that were made."""
     if context.workloads is not None:
         again = planning.compile_profile(host, context.declared, context.run, topology=context.topology)
         context = again._replace(origins=context.origins)
@@ -82,10 +82,10 @@ def write_effective_profile(host: Host, context: Context) -> None:
 
 
 def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything, goes_back: bool = False) -> Outcome:
-    """Bring back what was there before these managers' first change; the caller holds the lock.
+    """Restore the originals of these managers; the caller holds the lock.
 
     Corral's own state is removed with the last original; files for boot and for other programs are removed with the profile.
-    ``goes_back``: it is the way back of an unconfirmed profile, which the caller ends.
+    ``goes_back``: the node goes back from an unconfirmed profile; the caller removes the record of that profile.
     """
 
     def plan() -> Plan:
@@ -95,9 +95,9 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
         if waits:
             from ..host.agent import unconfirmed_file
 
-            unconfirmed_file.stop_timer(host)  # A running timer whose unit file is removed stays failed.
+            unconfirmed_file.stop_timer(host)  # A timer that runs while its unit file is removed stays failed.
         if PROFILE in managers and not first.lost:
-            # A removal that is killed has ended the profile: no tick takes it for one that was lost.
+            # Without this file no tick after a killed removal takes the profile for a lost one.
             host.remove(state.APPLIED)
 
     waits = not goes_back and state.there(host, state.UNCONFIRMED)
@@ -120,7 +120,7 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
     if not outcome.error and waits and state.there(host, state.UNCONFIRMED):
         from ..host.agent import unconfirmed_file
 
-        unconfirmed_file.forget(host)  # There is nothing left to go back from, or no agent that could.
+        unconfirmed_file.forget(host)  # The unconfirmed profile is gone, or the agent that would go back from it.
     # A node whose originals were lost may still have a declared profile.
     needed = (state.DECLARED, state.APPLIED, state.UNREADABLE, *state.WORKLOADS)
     if not outcome.error and not state.records(host)[0] and not any(state.there(host, path) for path in needed):
@@ -133,8 +133,7 @@ def apply(
 ) -> Outcome:
     """Execute a plan, all or nothing, and observe again. ``before_steps``: see carry_out().
 
-    Raises CorralError before the first write. A step that is refused in the middle undoes what was done, in reverse
-    order.
+    Raises CorralError before the first write. If a step is refused later, the steps before it are undone in reverse order.
     """
     steps = steps_in_order(plan.changes)
     if not steps and not plan.obsolete:
@@ -147,7 +146,7 @@ def apply(
 
 
 def refuse(host: Host, plan: Plan, steps: t.Sequence[Step]) -> None:
-    """Raise CorralError for what stops a plan before its first write; check mode asks this as well as a run."""
+    """Raise CorralError with every reason not to begin a plan; check mode calls this as well as a run."""
     preflight.refuse_node(host)
     preflight.refuse_steps(host, steps, keep_going=plan.keep_going)
     from ..model.plan import validate  # A tick that changes nothing does not get here.
@@ -162,9 +161,9 @@ def refuse(host: Host, plan: Plan, steps: t.Sequence[Step]) -> None:
 
 
 def planned(host: Host, plan: Plan, *, locks: bool = False) -> Outcome:
-    """A run in check mode: nothing is executed, and the plan is drift. Its ``error`` is what a run would raise.
+    """The outcome of a run in check mode: nothing is executed, and the plan is drift. ``error`` is what a run would raise.
 
-    ``locks``: the run would take the node's lock also where it has nothing to do.
+    ``locks``: the run would take the node's lock even if it has nothing to do.
     """
     from ..managers.profile import declaration
 
@@ -177,7 +176,7 @@ def planned(host: Host, plan: Plan, *, locks: bool = False) -> Outcome:
                 refuse(host, plan, steps)
         except CorralError as refused:
             error = str(refused)
-    # A tick leaves the agent's own slice: a run has the lock, and there is none then.
+    # The agent's own slice is not in use for a run: no tick works in it while the run has the lock.
     stopped = [step for step in steps if step.target != AGENT_SLICE] if plan.keep_going and not error else []
     left = [apply_step.in_use(host, step) for step in stopped]
     drift = tuple(filter(declaration.is_drift, plan.changes))
@@ -193,7 +192,7 @@ def carry_out(
 ) -> Outcome:
     """Record the originals, run the steps, and observe again.
 
-    ``before_steps`` is the last act before the first step: when it raises, or was not called, the node is unchanged.
+    ``before_steps`` is called right before the first step: if it raises, or was not called, the node is unchanged.
     """
     lock.refuse_lost(host)
     online = cpus_of_others(host)
@@ -204,7 +203,8 @@ def carry_out(
     untouched = not host.names(state.STATE)
     recording_originals.note_reload(host, steps)
     if new:
-        recording_originals.keep_records(host, [*kept, *new])  # Both copies: neither is as the plan found it any more.
+        recording_originals.keep_records(host, [*kept, *new])
+        # Both copies of the records are current now, so the steps that would mend a copy are left out.
         steps = [step for step in steps if step.target not in state.rest_of(state.BEFORE)]
     if before_steps is not None:
         try:
@@ -215,7 +215,7 @@ def carry_out(
             raise
     error, undone, leftovers, refused = execute(host, plan, steps, online)
     lock.refuse_lost(host)
-    # After an undo no pool or partition was asked for; a unit that was not given its CPUs is asked again in ten minutes all the same.
+    # After an undo only the units that were refused CPUs count as attempts, which are repeated in ten minutes.
     attempts.save(host, () if error else steps, tuple(refused))
     if error:
         if not leftovers and new:
@@ -235,30 +235,30 @@ def carry_out(
 
 
 def cpus_of_others(host: Host) -> str:
-    """The CPUs of a unit without a set of its own: what partitions leave."""
+    """The CPUs of a unit without a cpuset: the CPUs in no partition, or with cgroup v1 the online CPUs."""
     online = (host.read("/sys/devices/system/cpu/online") or "").strip()
     return (cgroup.unified(host) and cpuset.format(cgroup.rest(host))) or online
 
 
 def end_grant_units(host: Host, removed: t.Sequence[str]) -> None:
-    """End the units that hold grants, where their files are among those ``removed``."""
+    """End the units that hold grants if their unit files were ``removed``."""
     from ..model.workload import workload_units
 
     if workload_units.GRANT_UNIT in removed:
-        # A unit whose drop-in could not be removed would end with the one that it requires.
+        # A workload's unit whose drop-in could not be removed still requires such a unit, and would stop with it.
         unneeded = not any(map(host.exists, removed))
         systemd.end_units(host, workload_units.GRANT_UNITS, workload_units.REGRANT_UNITS, stop=unneeded)
 
 
 def unreadable(error: Unreadable) -> Change:
-    """What could not be read, as an item of a report: nothing is known of the node then."""
+    """The item for a path that could not be read: nothing is known of the node then."""
     return Change(
         PROFILE, error.path, "read", None, None, f"cannot be read: {error.advice}", error.path, verdict=UNKNOWN
     )  # fmt: skip
 
 
 def with_drain_refused(changes: t.Iterable[Change], refused: t.Mapping[Step, str]) -> t.Iterator[Change]:
-    """The changes, with the reason why the node was not drained for one, which no look at the node shows afterwards."""
+    """The changes. If the node was not drained for a change, its reason says why: no later observation can tell that."""
     for change in changes:
         hooks = (step for step in change.steps if step in refused and step.kind == "hook" and step.value == "drain")
         said = [f"; not drained: {refused[step]}" for step in hooks]
@@ -266,8 +266,8 @@ def with_drain_refused(changes: t.Iterable[Change], refused: t.Mapping[Step, str
 
 
 def still_differing(plan: Plan, replan: t.Callable[[], Plan]) -> tuple[Change, ...]:
-    """What a look after an undo finds. Where the node cannot be planned for just now, that does not hide why the run was undone: then it
-    is what the run was to change.
+    """The changes that an observation after an undo finds. If it fails, the changes of the undone ``plan``: the failure of the observation
+    must not hide why the run was undone.
     """
     try:
         return replan().changes
@@ -278,7 +278,7 @@ def still_differing(plan: Plan, replan: t.Callable[[], Plan]) -> tuple[Change, .
 def execute(
     host: Host, plan: Plan, steps: t.Sequence[Step], online: str
 ) -> tuple[str, tuple[str, ...], tuple[str, ...], dict[Step, str]]:
-    """Run the steps. Returns the error, what was undone, what could not be brought back, and which optional steps were refused and why."""
+    """Run the steps. Returns the error, the undone steps, the leftovers, and the refused optional steps with the reasons."""
     from . import overlap_check  # Loaded by refuse().
 
     done: list[tuple[undo.Original, Step]] = []
@@ -286,9 +286,9 @@ def execute(
     refused: dict[Step, str] = {}
     masks: Masks = {}
     for step in steps:
-        # The plan was validated as a whole: what comes after a refused step was not.
+        # The validation assumed that each step succeeds: after a refused step this step may have become unsafe.
         try:
-            lock.refuse_lost(host)  # It ends as by a crash: the run that has the lock now goes on from there.
+            lock.refuse_lost(host)  # Ends this run like a crash; the run that has the lock now goes on from there.
             kept = overlap_check.cpus_still_requested(host, plan, step, refused) if refused else ""
         except Unreadable as error:
             kept = str(error)
@@ -320,12 +320,12 @@ def execute(
 
 
 def must_drain(step: Step) -> bool:
-    """Whether a step drains the node for others, without which pods would lose what they have: a removal stops there as well."""
+    """Whether a step must drain the node, since later steps take something from its pods. If that fails, a removal stops too."""
     return step.kind == "hook" and step.value == "drain" and not step.optional
 
 
 def records_refused(plan: Plan, step: Step, refused: t.Mapping[Step, str]) -> bool:
-    """Whether a file is the record of a step that was refused: a later step of the same change, which may fail as well."""
+    """Whether an optional step writes a file in a change with a refused step: the file would record what was refused."""
     if step.kind != "file" or not step.optional:
         return False
     return any(step in one.steps and not refused.keys().isdisjoint(one.steps) for one in plan.changes)
@@ -334,7 +334,7 @@ def records_refused(plan: Plan, step: Step, refused: t.Mapping[Step, str]) -> bo
 def undo_steps(
     host: Host, plan: Plan, done: t.Sequence[tuple[undo.Original, Step]], online: str, masks: Masks
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Take back what was done, the last first. Returns what was taken back and what could not be."""
+    """Undo the steps ``done``, the last first. Returns what was undone, and what could not be undone."""
     try:
         return undo_readable(host, plan, done, online, masks)
     except Unreadable as error:
@@ -344,14 +344,14 @@ def undo_steps(
 def undo_readable(
     host: Host, plan: Plan, done: t.Sequence[tuple[undo.Original, Step]], online: str, masks: Masks
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """As undo_steps(), as far as the node can be read."""
+    """The result of undo_steps(). Raises Unreadable."""
     from . import overlap_check
 
     undone: list[str] = []
     leftovers: list[str] = []
     late: list[Step] = []
     blocked: list[Step] = []  # Steps that conflict with a slice which stops later: they run after that stop.
-    records: list[Step] = []  # Files of the checkpoint: restored only where all CPUs could be taken back.
+    records: list[Step] = []  # Files of the checkpoint: restored only if all CPUs could be taken back.
     why_kept = ""  # why CPUs could not be taken back
     reloaded = any(step.value == "daemon-reload" for dummy, step in done)
     exclusive_before = overlap_check.exclusive_before(host, done)
@@ -389,12 +389,12 @@ def undo_readable(
 
 
 def runs_on(host: Host, before: undo.Original, back: Step) -> bool:
-    """Whether a step of an undo would stop a unit that ran before, and what is in it."""
+    """Whether a step of an undo would stop a unit that was active before the run and has processes."""
     return back.kind == "unit" and back.value == "stop" and before.active and cgroup.populated(host, back.target)
 
 
 def shared_before(host: Host, done: t.Sequence[tuple[undo.Original, Step]]) -> str:
-    """The CPUs of the shared slice before the steps ``done``; "" where it requested none."""
+    """The CPUs that the shared slice requested before the steps ``done``; "" if it requested none."""
     key = key_of("property", CORRAL_SLICE, "AllowedCPUs")
     first = next((before for before, dummy in done if before.key == key), None)
     if first is not None:
@@ -403,8 +403,8 @@ def shared_before(host: Host, done: t.Sequence[tuple[undo.Original, Step]]) -> s
 
 
 def is_late(host: Host, back: Step, *, reloaded: bool) -> bool:
-    """Whether a step of an undo comes once all files are back and systemd has read them: what starts again, and the stop of a slice
-    that systemd may have come to know as that of a running unit, which would end with it.
+    """Whether a step of an undo has to wait until all files are back and systemd has read them. A start has to wait. The stop of a slice
+    has to wait if systemd may have a running unit in the slice by now: the unit would stop with the slice.
     """
     if back.phase == EMPTY_SLICES and back.kind == "unit":
         return reloaded or bool(workload_state.unit_to_be_in(host, back.target))
@@ -412,7 +412,7 @@ def is_late(host: Host, back: Step, *, reloaded: bool) -> bool:
 
 
 def conflict_with(host: Host, plan: Plan, step: Step, exclusive_before: t.Optional[t.Container[str]] = None) -> str:
-    """Why a step must not follow one that was refused or undone, as the machine is now; "" when nothing is in its way.
+    """Why a step would cause an overlap now, after a step before it was refused or undone; "" if it would not.
 
     ``exclusive_before``: see overlap_check.overlaps().
     """
@@ -427,7 +427,7 @@ def conflict_with(host: Host, plan: Plan, step: Step, exclusive_before: t.Option
 
 
 def attempt(host: Host, step: Step, masks: Masks) -> str:
-    """Do a step of an undo; the error when it fails, "" when it does not."""
+    """Execute a step of an undo. Returns the error, or ""."""
     try:
         apply_step.perform(host, step, masks)
     except (StepFailed, OSError, Unreadable) as error:

@@ -35,21 +35,21 @@ from .profile_in_force import expired, refuse_rejected
 
 
 class Terms(NamedTuple):
-    """How a profile is applied: the seconds to wait for a confirmation (0: no wait); ``force``: even if it went back before."""
+    """How a profile is applied: the seconds to wait for a confirmation (0: no wait). ``force``: even if the node went back from it."""
 
     seconds: int = 0
     force: bool = False
 
 
 AT_ONCE = Terms()
-# Applies a profile, and calls its argument right before the first step.
+# A function that applies a profile, and calls its argument right before the first step.
 Run = t.Callable[[t.Optional[t.Callable[[], None]]], Outcome]
 TOO_LATE = "the time of profile {} is over, and the node goes back: apply it again with force to keep it"
 COMMAND_SECONDS = 60  # for one run of the command that confirms
 
 
 def refuse(host: Host, declared: Profile, terms: Terms) -> None:
-    """Raise CorralError for terms that this node cannot keep, and for a profile that went back; check mode asks this as well."""
+    """Raise CorralError for terms that this node cannot keep, or a profile from which the node went back; check mode calls this too."""
     unconfirmed.timeout(terms.seconds)
     if terms.seconds and (agent_install.installed(host) is None or not host.exists(f"{ETC}/{CONFIRM_TIMER}")):
         message = (
@@ -64,12 +64,12 @@ def refuse(host: Host, declared: Profile, terms: Terms) -> None:
 
 
 def is_lost(host: Host) -> bool:
-    """Whether the profile that was confirmed last is lost; False on a node that never had one."""
+    """Whether the profile that was confirmed last is lost; False on a node that never had a profile."""
     return unconfirmed_file.pending(host) is None and state.applied(host) is None and state.was_applied(host)
 
 
 def refuse_lost(host: Host) -> None:
-    """Raise CorralError where the profile to go back to is lost: the node would go back to none."""
+    """Raise CorralError if the profile to go back to is lost: the node would go back to no profile."""
     if is_lost(host):
         message = "is lost, and no copy replaces it, so that the node could not go back: apply a profile without confirm_timeout"
         raise refusal(message, path=state.APPLIED)
@@ -87,7 +87,7 @@ def declare(
 ) -> Outcome:
     """Apply a profile as applying.declare() does, on these terms.
 
-    A change that waits for no confirmation confirms an earlier unconfirmed one, as a plain commit does on network devices.
+    A run that waits for no confirmation confirms an earlier unconfirmed profile, like a plain commit on network devices.
     """
     refuse(host, declared, terms)
     waits = needs_confirmation(host, declared, terms)
@@ -104,10 +104,10 @@ def declare(
 
 
 def take_up(host: Host, declared: Profile, apply: Run) -> Outcome:
-    """Apply, in a tick, a profile that was put on the node without a run of Corral. Its command confirms it, if it declares one.
+    """Apply, in a tick, a profile that was put on the node without a run of Corral. If it declares a command, the command confirms it.
 
     Ticks that only correct drift do not get here. A tick that continues a killed run starts no new wait: the command or controller of that
-    run still confirms the profile. The new profile confirms an earlier unconfirmed one, as in declare(), or waits in its place.
+    run still confirms the profile. Like declare(), the new profile confirms an earlier unconfirmed profile, or waits in its place.
     """
     confirm, earlier = declared.confirm, unconfirmed_file.pending(host)
     if earlier is not None and expired(host) is not None:
@@ -129,7 +129,7 @@ def take_up(host: Host, declared: Profile, apply: Run) -> Outcome:
 
 
 def unconfirmed_from(host: Host, new: t.Optional[Pending], apply: Run) -> Outcome:
-    """Apply a profile that is unconfirmed from its first step on; with None, a profile that needs no confirmation."""
+    """Apply a profile. ``new`` is its record while it is unconfirmed, written before the first step; None: it needs no confirmation."""
     earlier = unconfirmed_file.pending(host)
 
     def begin() -> None:
@@ -156,7 +156,7 @@ def needs_confirmation(host: Host, declared: Profile, terms: Terms) -> bool:
 
 
 def confirmed_last(host: Host, earlier: t.Optional[Pending]) -> t.Optional[dict[str, t.Any]]:
-    """The profile that was confirmed last; None where none was."""
+    """The data of the profile that was confirmed last (None: no profile). ``earlier`` is the present unconfirmed profile."""
     return t.cast("t.Any", state.applied(host)) if earlier is None else earlier.before
 
 
@@ -187,7 +187,7 @@ def mark_failed(host: Host) -> None:
 
 
 def restore_earlier(host: Host, earlier: t.Optional[Pending]) -> None:
-    """Restore the earlier unconfirmed profile, with its own clock, after a run that changed nothing."""
+    """Restore the record of the earlier unconfirmed profile, with its own end, after a run that changed nothing."""
     if unconfirmed_file.pending(host) == earlier:
         return
     if earlier is None:
@@ -197,9 +197,9 @@ def restore_earlier(host: Host, earlier: t.Optional[Pending]) -> None:
 
 
 def to_confirm(host: Host, digits: str = "") -> t.Optional[Pending]:
-    """The profile that a confirmation would keep; None where nothing is unconfirmed.
+    """The profile that a confirmation would keep; None without an unconfirmed profile.
 
-    Raises CorralError if ``digits`` are of another profile, if the profile is not in force, and if its time is over.
+    Raises CorralError if its hash does not begin with ``digits``, if it is not in force, and if its time is over.
     """
     pending = unconfirmed_file.pending(host)
     if pending is not None and not pending.hash.startswith(digits):
@@ -209,7 +209,7 @@ def to_confirm(host: Host, digits: str = "") -> t.Optional[Pending]:
         message = f"profile {pending.name} failed and is not in force, so it cannot be confirmed: wait until the node goes back, or apply it again"
         raise refusal(message, path="hash", value=pending.hash)
     if pending is not None and unconfirmed_file.left(host, pending) <= 0:
-        # The node may have gone back already: then the profile before was found well, not this one.
+        # The node may have gone back already: then the confirmation is about the profile before, not this profile.
         raise refusal(TOO_LATE.format(pending.name), path="hash", value=pending.hash)
     return pending
 
@@ -225,7 +225,7 @@ def keep(host: Host, digits: str = "") -> t.Optional[Pending]:
 
 
 def forget_rejection(host: Host, declared: Profile) -> None:
-    """Take a profile that was applied by force off the list of those that went back."""
+    """Remove a profile that was applied by force from the list of the profiles from which the node went back."""
     known = unconfirmed_file.rejected(host)
     digits = history.hash_of(profile.to_data(declared))
     if any(one.hash == digits for one in known) or unconfirmed_file.rejected_damaged(host):
@@ -233,14 +233,14 @@ def forget_rejection(host: Host, declared: Profile) -> None:
 
 
 def go_back(host: Host, pending: Pending) -> Outcome:
-    """Go back to the profile before an unconfirmed one, or, if there was none, to the state before Corral.
+    """Go back to the profile before an unconfirmed one, or to the state before Corral if there was no profile.
 
-    The agent stays. The next tick repeats a run that was killed or that failed.
+    The agent stays. If this run is killed or fails, the next tick repeats it.
     """
     known = unconfirmed_file.rejected(host)
-    # A way back that failed is repeated every few seconds: the list may have the profile already.
+    # A run that failed to go back is repeated every few seconds: the list may have the profile already.
     is_known = any(one.hash == pending.hash for one in known)
-    # A damaged list refuses each profile but the one applied last; a new list would admit those that only the damaged list has.
+    # A damaged list refuses each profile but the one applied last; a new list would admit profiles that only the damaged list has.
     if not pending.failed and not is_known and not unconfirmed_file.rejected_damaged(host):
         rejected = Rejected(pending.hash, pending.name, int(host.now()), pending.why_back)
         unconfirmed_file.save_rejected(host, unconfirmed.with_rejected(known, rejected))
@@ -255,7 +255,7 @@ def go_back(host: Host, pending: Pending) -> Outcome:
 
 
 def out_of_history(host: Host, pending: Pending) -> None:
-    """Remove from the history the profiles that nothing confirmed, and a second entry of the one in force."""
+    """Remove from the history the profiles that were never confirmed, and a second entry of the profile in force."""
     current, past = state.history(host)
     never = {pending.hash, *pending.passed}
     if current is None or current.applied is None or not past or history.hash_of(past[0].profile) not in never:
@@ -268,7 +268,7 @@ def out_of_history(host: Host, pending: Pending) -> None:
 
 
 def awaiting_command(host: Host) -> t.Optional[Pending]:
-    """The unconfirmed profile if its own command is to confirm it, it is in force, and time is left; else None."""
+    """The unconfirmed profile if it is in force, has a command that confirms it, and time is left; else None."""
     pending = unconfirmed_file.pending(host)
     if pending is None or not pending.command or pending.failed or unconfirmed_file.left(host, pending) <= 0:
         return None
@@ -277,7 +277,7 @@ def awaiting_command(host: Host) -> t.Optional[Pending]:
 
 
 def run_command(host: Host, pending: Pending) -> str:
-    """Run the command of an unconfirmed profile: why it did not succeed, or "" if it did. The caller does not hold the lock."""
+    """Run the command of an unconfirmed profile. Returns why it failed, or "". The caller does not hold the lock."""
     seconds = min(float(COMMAND_SECONDS), max(unconfirmed_file.left(host, pending), 1.0))
     answer = foreign_program.run(host, pending.command, seconds, {})
     return exit_text.why_failed(pending.command[0], answer.code, answer.out, answer.err)
@@ -286,7 +286,7 @@ def run_command(host: Host, pending: Pending) -> str:
 def tick(host: Host) -> tuple[t.Optional[Pending], t.Optional[Outcome]]:
     """One run of corral-confirm.service: go back when the time is over. Returns the profile that goes back, and the outcome.
 
-    A file that does not say what to go back to is set aside, and the profile stays.
+    A damaged record of the unconfirmed profile is set aside, and the profile stays.
     """
     if unconfirmed_file.damaged(host):
         said = "is damaged, so the profile to go back to is not known: the node keeps its profile (corral rollback goes back)"

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Hugepages that a kubelet has counted. A tick does not change them: it neither restarts a kubelet nor sets its state files aside."""
+"""Hugepage pools that a kubelet has counted. A tick does not change them: it neither restarts a kubelet nor sets its state files aside."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..model.values.sizes import page_text
 
 
 def left_to_runs(host: Host, changes: t.Sequence[Change]) -> tuple[list[Change], frozenset[str]]:
-    """The changes of a tick without the steps that would make the kubelet's state file unfit, and the keys of these steps.
+    """The changes of a tick without the steps after which the kubelet would refuse its state file, and the keys of these steps.
 
     The originals of these keys are kept.
     """

@@ -20,14 +20,14 @@ WAY_BACK = "run the rollout again, or corral reconcile, which writes it as it wa
 
 
 def applied_already(host: Host, declared: Profile) -> bool:
-    """Whether this very profile was the last to be applied on this node."""
+    """Whether the profile that was applied last on this node has the same data."""
     return profile.is_data_of(state.applied(host), declared)
 
 
 def goes_back_to(host: Host, declared: t.Optional[Profile]) -> bool:
-    """Whether this profile (None: no profile) is the one before an unconfirmed profile, to which the node goes back.
+    """Whether this profile (None: no profile) is the profile to which the node goes back from an unconfirmed one.
 
-    Such a run neither drains the node, which the unconfirmed profile may prevent, nor waits for a Ready node, which may never come.
+    A run that goes back neither drains the node nor waits until it is Ready: the unconfirmed profile may prevent both.
     """
     if not state.there(host, state.UNCONFIRMED):
         return False
@@ -38,7 +38,7 @@ def goes_back_to(host: Host, declared: t.Optional[Profile]) -> bool:
 
 
 class Damaged(CorralError):
-    """The declared profile is lost: it is gone although a profile was applied, is no file, or no JSON."""
+    """The declared profile is lost: its file is gone although a profile was applied, is not a regular file, or is not JSON."""
 
 
 def read_declared(host: Host) -> t.Optional[Profile]:
@@ -59,7 +59,7 @@ def read_declared(host: Host) -> t.Optional[Profile]:
 
 
 def why_lost(host: Host) -> str:
-    """Why the declared profile cannot be read; "" where nothing shows that there was one."""
+    """Why the declared profile cannot be read; "" if nothing shows that a profile was declared."""
     if not state.there(host, state.DECLARED):
         return "is gone" if state.there(host, state.APPLIED) or state.has_changed(host) else ""
     other = state.kind(host, state.DECLARED)
@@ -67,7 +67,7 @@ def why_lost(host: Host) -> str:
 
 
 def in_force(host: Host) -> t.Optional[Profile]:
-    """The declared profile, or the profile applied last where the file is damaged; None without either. Raises CorralError."""
+    """The declared profile, or if its file is damaged the profile applied last; None if no profile is declared. Raises CorralError."""
     try:
         return read_declared(host)
     except Damaged as error:
@@ -78,13 +78,13 @@ def in_force(host: Host) -> t.Optional[Profile]:
 
 
 def last_good(host: Host) -> tuple[t.Optional[Profile], t.Optional[CorralError]]:
-    """The profile that was applied last."""
+    """The profile that was applied last (None: no profile), and no error, in the form of declared_or_last_good()."""
     data = state.applied(host)
     return (None, None) if data is None else (profile.parse(data), None)
 
 
 def declared_or_last_good(host: Host) -> tuple[t.Optional[Profile], t.Optional[CorralError]]:
-    """The declared profile and no error; where it is invalid, the profile applied last and the error."""
+    """The declared profile and no error; if it is invalid, the profile applied last and the error."""
     try:
         return read_declared(host), None
     except CorralError as error:

@@ -24,7 +24,7 @@ from ..model.values.records import NamedTuple
 from ..reports import change_text
 from . import declared_profile, planning
 
-LINES = 6  # of the plan for one part
+LINES = 6  # lines of a plan that are shown for one part
 CHECKED = (
     "The node as it is, by corral profile --from-node. When it was written nothing on the node differed from it:",
     "corral drift --profile FILE checks again. What follows a # without a blank is a part that can be adopted.",
@@ -32,7 +32,7 @@ CHECKED = (
 
 
 class Described(NamedTuple):
-    """``data`` is the profile, ``text`` the same as YAML with what was left out as comments, ``notes`` say why."""
+    """``data`` is the profile, ``text`` the profile as YAML with the left-out parts as comments; ``notes`` say why they are left out."""
 
     data: dict[str, t.Any]
     text: str
@@ -72,13 +72,13 @@ def describe(host: Host, name: t.Optional[str] = None) -> Described:
 
 
 def planned(host: Host, topology: Topology, data: dict[str, t.Any]) -> tuple[Change, ...]:
-    """What a profile would change here. Raises CorralError when it is no profile or does not fit."""
+    """The changes that a profile would make on this node. Raises CorralError if ``data`` is no profile or does not fit the node."""
     context = planning.compile_profile(host, profile.parse(data), topology=topology)
     return planning.plan_profile(host, context).changes
 
 
 def mode_of(host: Host) -> str:
-    """The mode of the declared profile; audit without one."""
+    """The mode of the declared profile; audit without a profile."""
     try:
         declared = declared_profile.in_force(host)
     except CorralError:
@@ -106,7 +106,7 @@ def remarks(host: Host, left: t.Sequence[str]) -> t.Iterator[str]:
 
 
 def inner_confined(host: Host) -> t.Iterator[tuple[str, frozenset[int]]]:
-    """The units directly in a top-level slice that have a cpuset of their own, without Corral's slices."""
+    """The units directly in a top-level slice that have a cpuset of their own, and their CPUs; without Corral's slices."""
     for name in cgroup.top_level(host):
         for unit in host.names(f"{cgroup.ROOT}/{name}") if name.endswith(".slice") else ():
             cpus = cgroup.cpu_list(host.read(f"{cgroup.ROOT}/{name}/{unit}/cpuset.cpus"))

@@ -24,7 +24,7 @@ UNITS = 12  # services and scopes in a line; containers and guests are all named
 
 
 def notes(host: Host, plan: Plan) -> tuple[str, ...]:
-    """A line for each pair of CPUs before and after, with the units to which it applies."""
+    """A line for each pair of CPU lists, before and after the plan, with the units whose CPUs change in this way."""
     steps = steps_in_order(plan.changes)
     if not any(map(validate.moves_cpus, steps)) or not cgroup.unified(host):
         return ()
@@ -40,9 +40,9 @@ def notes(host: Host, plan: Plan) -> tuple[str, ...]:
 
 
 def shrunken(host: Host, plan: Plan) -> dict[str, tuple[CPUs, CPUs]]:
-    """By path, the control groups of services and scopes with processes that get fewer CPUs: their CPUs before and after.
+    """The CPUs before and after the plan, by control group, of each service and scope with processes that gets fewer CPUs.
 
-    The group of this program is left out: it ends with the program.
+    The control group of this program is left out: it ends with the program.
     """
     moving = MovingMachine(cgroup_tree.observe(host).machine)
     for step in steps_in_order(plan.changes):
@@ -51,7 +51,7 @@ def shrunken(host: Host, plan: Plan) -> dict[str, tuple[CPUs, CPUs]]:
     shrunk = {}
     for path in running_names.leaves(host):
         before, after = effective(host, path), moving.bounds[around(path, moving.bounds)].most
-        # A group that loses all CPUs that it requests runs on all CPUs of its slice (cgroup-v2.rst), which may be as many or more.
+        # A group that loses all CPUs that it requests runs on all CPUs of its slice (cgroup-v2.rst): as many as before, or more.
         loses = len(after) < len(before) if before & after else bool(before)
         if loses and before - after and not f"{own}/".startswith(f"{path}/"):
             shrunk[path] = (before, after)
@@ -59,14 +59,14 @@ def shrunken(host: Host, plan: Plan) -> dict[str, tuple[CPUs, CPUs]]:
 
 
 def around(path: str, known: t.Container[str]) -> str:
-    """The control group itself, or its nearest parent that is known."""
+    """The control group itself, or its nearest ancestor that is ``known``."""
     while path and path not in known:
         path = path.rpartition("/")[0]
     return path
 
 
 def effective(host: Host, path: str) -> CPUs:
-    """The effective CPUs of a control group; without a cpuset, of its nearest parent that has one."""
+    """The effective CPUs of a control group; if it has no cpuset, of its nearest ancestor with a cpuset."""
     while path:
         text = host.read(f"{cgroup.ROOT}/{path}/cpuset.cpus.effective")
         if text is not None:

@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """One inspection of a node's kubelet: its configuration in force, whether it would accept its state files, and which CPUs its pods have.
 
-It reads, and never writes: what is in the state files is the kubelet's.
+The inspection writes nothing: the state files belong to the kubelet.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from . import declared_profile, planning
 
 
 class Outlook(NamedTuple):
-    """What pods may have of the node now, and once the profile is applied (None: it declares nothing of the kubelet)."""
+    """What pods may have of the node now, and with the profile (None: it has no section kubelet, or Corral cannot edit the files)."""
 
     now: tuple[Amount, ...]
     then: t.Optional[tuple[Amount, ...]]
@@ -55,9 +55,9 @@ class Inspection(NamedTuple):
     devices: t.Optional[DeviceState]
     findings: tuple[Finding, ...]
     changed: t.Mapping[str, float] = {}  # when each file of the configuration was changed last
-    drift: tuple[Change, ...] = ()  # from the declared profile, of its section kubelet
+    drift: tuple[Change, ...] = ()  # from the section kubelet of the declared profile
     outlook: t.Optional[Outlook] = None
-    # Keys that the running kubelet has otherwise than its files and flags make them; None where it does not tell.
+    # The keys whose values in the running kubelet differ from its files and flags; None if the kubelet does not tell.
     unlike: t.Optional[tuple[Difference, ...]] = None
     # When findings and items of drift were first seen; kubelet_since.py fills both.
     since: t.Mapping[Item, int] = {}
@@ -65,14 +65,14 @@ class Inspection(NamedTuple):
 
     @property
     def refusals(self) -> tuple[File, ...]:
-        """The files that the kubelet would not use."""
+        """The state files that the kubelet would not use."""
         return tuple(one for one in self.files if one.refusal)
 
 
 def inspect(host: Host) -> Inspection:
-    """Look at the node's kubelet. Raises CorralError where there is none, and for one that is part of another program."""
+    """Inspect the node's kubelet. Raises CorralError if the node has no kubelet, or its kubelet is part of another program."""
     process, places = found_here(host)
-    # Without a process and flags the path of the configuration is a guess, and no file there is no problem.
+    # Without a process and flags the path of the configuration is a guess, so a missing file is no problem.
     guessed = process is None and not places.flags
     layers, wrong = ([], []) if guessed and not host.exists(places.config) else kubelet_node.layers(host, places)
     flag_layers, unread = kubelet_config.flag_layers(places.flags)
@@ -111,14 +111,14 @@ def inspect(host: Host) -> Inspection:
 
 
 def contradictions(host: Host, config: Config, topology: Topology) -> list[str]:
-    """What a plan would say of a configuration on this node as it is: with what the kubelet would not start, or what would not work."""
+    """The problems that a plan would find in a configuration on this node: values with which the kubelet would not start or not work."""
     machine = kubelet_observed.machine(host, kubelet_observed.without_profile(host, topology), pools_stay=True)
     machine = kubelet_observed.with_groups(host, machine, config)
     return [problem.line() for problem in kubelet_rules.problems(config, machine, ())]
 
 
 def found_here(host: Host) -> tuple[t.Optional[kubelet_node.Process], kubelet_node.KubeletFiles]:
-    """The kubelet's process, and where its files are. Raises CorralError as inspect()."""
+    """The kubelet's process, and where its files are. Raises CorralError like inspect()."""
     process = kubelet_node.process(host)
     places = kubelet_node.files(host, process)
     if process is None and not is_installed(host, places.root_dir):
@@ -129,17 +129,17 @@ def found_here(host: Host) -> tuple[t.Optional[kubelet_node.Process], kubelet_no
 
 
 def devices(host: Host) -> tuple[File, t.Optional[DeviceState]]:
-    """The file of the kubelet's device manager, and what it has given out. Raises CorralError as inspect()."""
+    """The state file of the kubelet's device manager, and the devices that it has assigned. Raises CorralError like inspect()."""
     return kubelet_state.inspect_devices(host, found_here(host)[1].root_dir)
 
 
 def is_installed(host: Host, root_dir: str) -> bool:
-    """Whether there is a kubelet that does not run: an empty folder without a unit is what a removal of one leaves."""
+    """Whether a kubelet is installed: its folder exists and has a file, or there is a unit. A removed kubelet may leave an empty folder."""
     return host.is_dir(root_dir) and bool(host.names(root_dir) or kubelet_unit.command(host))
 
 
 def running_otherwise(host: Host, config: Config) -> t.Optional[tuple[Difference, ...]]:
-    """What the kubelet says that it uses, where that is not what its files and flags make; None where it does not tell."""
+    """The keys whose values in the running kubelet differ from its files and flags; None if the kubelet does not tell."""
     running = kubelet_api.running_configuration(host, config)
     if running is None:
         return None
@@ -147,7 +147,7 @@ def running_otherwise(host: Host, config: Config) -> t.Optional[tuple[Difference
 
 
 def declared(host: Host, topology: Topology) -> tuple[tuple[Change, ...], t.Optional[Outlook]]:
-    """What differs from the declared profile, and what pods may have now and once that is applied. No process is started."""
+    """The kubelet's drift from the declared profile, and what pods may have now and under that profile. No process is started."""
     context = None
     changes: tuple[Change, ...] = ()
     try:
@@ -164,9 +164,9 @@ def declared(host: Host, topology: Topology) -> tuple[tuple[Change, ...], t.Opti
 
 
 def outlook(host: Host, context: t.Optional[Context], topology: Topology) -> t.Optional[Outlook]:
-    """The sizing of the node before and after a profile; None where there is no kubelet to size. No process is started.
+    """What pods may have of the node before and after a profile; None without a kubelet. No process is started.
 
-    Without a context the node has no profile, and this topology.
+    ``topology`` is used without a context: the node has no profile then.
     """
     asked = context is not None and context.profile.kubelet is not None
     has_profile = context is not None

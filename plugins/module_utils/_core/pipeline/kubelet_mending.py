@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """Set the kubelet's shared CPUs again for containers that may also run on exclusive CPUs: corral kubelet --mend-shared.
 
-The kubelet itself does this in each reconcile period, but not while it is stopped. No run and no tick does it.
+The kubelet itself does this in each reconcile period, but not while it is stopped. Corral's other runs and ticks do not.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from . import kubelet_inspection
 
 
 class Mended(NamedTuple):
-    """A container, the CPUs that it got, and why it did not get them ("": it did)."""
+    """A container, the CPUs that were to be set for it, and why this failed ("": it did not fail)."""
 
     container: Container
     wanted: frozenset[int]
@@ -31,9 +31,9 @@ class Mended(NamedTuple):
 
 
 def mend(host: Host) -> list[Mended]:
-    """Give each container that strayed the shared CPUs of the kubelet's state file. The caller holds the lock.
+    """Set the shared CPUs of the kubelet's state file for each container that strayed. The caller holds the lock.
 
-    Raises CorralError where there is no kubelet. A state file that the kubelet would refuse says nothing that is to be enforced.
+    Nothing is set if the kubelet would refuse to start with one of its state files. Raises CorralError if the node has no kubelet.
     """
     found = kubelet_inspection.inspect(host)
     if found.cpus is None or not all(one.starts for one in found.files) or not found.cpus.default:
@@ -44,9 +44,10 @@ def mend(host: Host) -> list[Mended]:
 
 
 def error_of(host: Host, one: Container, wanted: frozenset[int]) -> str:
-    """Set a container's CPUs: by systemd where it made the control group, and would bring back others. Why it failed, or "".
+    """Set a container's CPUs. Returns why this failed, or "".
 
-    With cgroup v1 systemd has no cpusets: it accepts AllowedCPUs= and sets nothing.
+    The CPUs of a scope are set through systemd, which would otherwise restore the scope's former CPUs. With cgroup v1 they are written
+    directly: systemd accepts AllowedCPUs= there and sets nothing.
     """
     text, unit = cpuset.format(wanted), posixpath.basename(one.path)
     if unit.endswith(".scope") and cgroup.unified(host):

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Since when each finding about the kubelet has been seen, by a file beside the agent's status.
+"""The time when each finding about the kubelet was first seen, kept in a file beside the agent's status.
 
-The command writes that file, also while no profile is declared; no tick looks for findings.
+The command corral kubelet writes that file, also while no profile is declared; no tick looks for findings.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from .kubelet_inspection import Inspection
 def dated(host: Host, found: Inspection, *, keep: bool = False) -> Inspection:
     """The inspection with the times (epoch seconds) at which its findings and its drift were first seen.
 
-    With ``keep`` what is seen for the first time is kept, and what is gone is forgotten, where Corral is on the node.
+    With ``keep``, if Corral is on the node, new findings are written to the file, and findings that are gone are removed.
     """
     known = drift_since.rows(state.read_json(host, state.KUBELET_FINDINGS))
     since: dict[Item, int] = {one.item(): known[one.item()] for one in found.findings if one.item() in known}
     if keep:
         since = {**dict.fromkeys((one.item() for one in found.findings), int(host.now())), **since}
     if keep and since != known and host.is_dir(state.RUN):
-        # Without the right to write, or room, the findings are shown all the same.
+        # If the user may not write or the disk is full, the findings are shown all the same.
         with contextlib.suppress(OSError):
             kept = [[*item, moment] for item, moment in sorted(since.items())]
             host.write_file(state.KUBELET_FINDINGS, json.dumps(kept) + "\n")

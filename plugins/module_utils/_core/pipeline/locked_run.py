@@ -22,20 +22,20 @@ from ..reports import status_file, status_now
 from . import applying, declared_profile, planning
 
 Answer = t.TypeVar("Answer")
-NOTHING = Outcome(Plan(None, (), (), frozenset()), (), ())  # of a run that changed no more than Corral's own files
+NOTHING = Outcome(Plan(None, (), (), frozenset()), (), ())  # the outcome of a run that changed only Corral's own files
 
 
 def published_after(host: Host, answer: object) -> None:
-    """Publish the node after a run, with its changes where the answer is an outcome."""
+    """Publish the node after a run; if the answer is an outcome, with its changes."""
     published(host, answer if isinstance(answer, Outcome) else NOTHING)
 
 
 def published_by_work(host: Host, answer: object) -> None:
-    """Publish nothing: the work does it where it has something to publish."""
+    """Publish nothing: the work itself publishes, or changes nothing that is published."""
 
 
 def published_unless_ticked(host: Host, answer: object) -> None:
-    """Publish the node, unless the agent's next tick will: it logs the differences from the status that is published now."""
+    """Publish the node, unless an agent ticks: its next tick publishes, and logs the differences from the present status."""
     if not pause_file.ticks(host):
         published(host, NOTHING)
 
@@ -50,8 +50,8 @@ def locked(
 ) -> Answer:
     """Do the work with the node's lock, for which it waits at most ``wait`` seconds; returns what the work returns.
 
-    Every writer returns through here. The files in /run/corral agree with the node before the lock is released, so that the next task reads
-    what this run made, also before the next tick.
+    Every module and command that writes calls this. The files in /run/corral agree with the node before the lock is released, so the next
+    task reads the result of this run, even before the next tick.
 
     Raises CorralError when another run holds the lock for longer (``hint`` says what to do), and on a node that cannot be changed.
     """
@@ -75,7 +75,7 @@ def locked(
             published(host, NOTHING)
         raise
     finally:
-        # Without Corral's state, which a removal may have ended while this run waited, not even the file of the lock stays.
+        # A removal may have deleted Corral's state while this run waited: then the lock's file is deleted too.
         try:
             state.leave_nothing(host, LOCK)
         finally:
@@ -87,9 +87,9 @@ def published(host: Host, outcome: Outcome) -> Outcome:
 
     The caller holds the lock. The whole node is observed after each run: the run may have concerned a part of the node, an earlier run may
     have died before it published, and /run begins empty. A file that agrees is not written. Without a profile there is nothing to publish.
-    The error of a profile that is invalid, does not fit the node or went back is published and logged by the tick.
+    The tick publishes and logs the error of a profile that is invalid, does not fit the node, or from which the node went back.
     """
-    from . import profile_in_force, tick  # The start of a unit publishes the pools alone.
+    from . import profile_in_force, tick  # The start of a unit does not load them: it publishes only the pools.
 
     if not host.exists(state.STATE):
         return outcome
@@ -118,7 +118,7 @@ def published(host: Host, outcome: Outcome) -> Outcome:
     status["metrics_error"] = previous.get("metrics_error") if ticks else None
     if items and not outcome.applied:
         status["error"] = previous.get("error")
-    # A status that agrees is written again where the published one is stale.
+    # A stale status is written again even if it agrees.
     differs = not status_file.same(status, previous) or bool(status_now.stale(host, previous))
     if differs and ticks:  # Without ticks, metrics would soon be outdated.
         now = tick.Tick(previous, False, host.uptime(), pause.paused, status["pause_error"])
@@ -128,9 +128,9 @@ def published(host: Host, outcome: Outcome) -> Outcome:
 
 
 def published_pools(host: Host, outcome: Outcome) -> Outcome:
-    """Publish the pools that an admission or a release leaves; the status is the next tick's.
+    """Publish the pools after an admission or a release; the next tick publishes the status.
 
-    A unit's start waits for this, so the node is not observed again: the plan's own pools are those that the run has made.
+    A unit's start waits for this, so the node is not observed again: the run has made the pools of its plan.
     """
     if not outcome.error and outcome.plan.context is not None:
         status_file.publish_pools(host, outcome.plan.context)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Lost files of Corral as drift: the files that a run restores from another copy, and those that only a user can restore."""
+"""Lost files of Corral as drift: the files that a run restores from another copy, and the files that only a user can restore."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ORDER = 5
 
 
 def items(host: Host) -> tuple[Change, ...]:
-    """An item for each lost file, with the step that restores it where another copy has its content."""
+    """An item for each lost file; if another copy has its content, with the step that restores it."""
     changes = [*of_copies(host), *of_applied(host)]
     for file in state.FILES:
         if file.told and is_lost(host, file):
@@ -44,7 +44,7 @@ def is_lost(host: Host, file: state.OwnFile) -> bool:
 
 
 def of_applied(host: Host) -> t.Iterator[Change]:
-    """The profile applied last, where only the history still has it."""
+    """The change that writes the profile applied last again, if only the history still has it."""
     if state.read_json(host, state.APPLIED) is None:
         kept = state.applied(host)
         if kept is not None:
@@ -53,7 +53,7 @@ def of_applied(host: Host) -> t.Iterator[Change]:
 
 
 def of_copies(host: Host) -> t.Iterator[Change]:
-    """An item for each copy that is lost or older than the other, of the files with a second copy."""
+    """An item for each lost copy, and each copy older than the other, of a file with two copies."""
     for pair in copies():
         readable = [path for path in pair if state.checked(host, path) is not None]
         if not readable:
@@ -67,7 +67,7 @@ def of_copies(host: Host) -> t.Iterator[Change]:
 
 
 def copies() -> list[tuple[str, ...]]:
-    """The files with a second copy that a run mends by it, each with that; of the others the owner does."""
+    """The second copy and the file itself, for each file of which a run mends a lost copy. The owners mend the copies of other files."""
     return [one.copies[::-1] for one in state.FILES if one.spare == state.BESIDE and one.lost == state.AGAIN]
 
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Originals that are lost with their second copy: the loss as drift, and the names of what a removal leaves."""
+"""Originals that are lost with their second copy: the loss as drift, and the names of the files and values that a removal leaves."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LIVE = {str(kind): row.label for kind, row in KINDS.items() if kind in ("value",
 
 
 def loss(host: Host) -> tuple[Change, ...]:
-    """The item for lost originals; none where they are readable."""
+    """The item for lost originals; no item if they are readable."""
     if not state.originals_lost(host):
         return ()
     return (Change(PROFILE, state.BEFORE, "originals", "lost", "recorded", LOSS, state.BEFORE, (), UNCHANGEABLE),)
@@ -63,7 +63,7 @@ def unreadable(rows: t.Sequence[t.Any], managers: t.Optional[t.Sequence[str]]) -
 
 
 def keys(rows: t.Sequence[t.Any]) -> frozenset[str]:
-    """The keys of unreadable records that still name their target: its present value is not the original."""
+    """The keys of unreadable records that still name their target. The present value of the target is not the original."""
     known = set()
     for before in (row.get("before") for row in rows if isinstance(row, dict)):
         words = [before.get(word) for word in ("kind", "target", "name")] if isinstance(before, dict) else []
@@ -76,8 +76,7 @@ def keys(rows: t.Sequence[t.Any]) -> frozenset[str]:
 def left(host: Host, managers: t.Sequence[str], declared: t.Optional[Plan]) -> tuple[Change, ...]:
     """An item for each file of these managers, and for each live value and mount of the ``declared`` profile's plan.
 
-    The caller knows that the originals are lost. Only the declared profile tells which values Corral has set: without its file they are not
-    named.
+    The caller knows that the originals are lost. Only the declared profile tells which values Corral has set: without it no value is named.
     """
     files = [path for path in (*OWN, *own_files.under(host)) if is_ours(host, path)]
     named = items([*files, *programs(host)], managers)
@@ -85,7 +84,7 @@ def left(host: Host, managers: t.Sequence[str], declared: t.Optional[Plan]) -> t
 
 
 def programs(host: Host) -> list[str]:
-    """The agent's releases, and what a version without releases kept beside its launcher."""
+    """The agent's releases, and the files that a version without releases kept beside its launcher."""
     beside = [f"{FOLDER}/{name}" for name in host.names(FOLDER)]
     releases = [f"{RELEASES}/{name}" for name in host.names(RELEASES)]
     return [path for path in (*releases, *beside) if path not in (RELEASES, LAUNCHER)]
@@ -123,12 +122,12 @@ def items(paths: t.Sequence[str], managers: t.Sequence[str]) -> tuple[Change, ..
 
 
 def stays(manager: str, subject: str, what: str, actual: str) -> Change:
-    """The item of what a removal leaves."""
+    """The item for a file, value or mount that a removal leaves."""
     return Change(manager, subject, what, actual, "as it was", REASON, subject, (), UNCHANGEABLE)
 
 
 def is_ours(host: Host, path: str) -> bool:
-    """Whether Corral wrote a file, as its place or its first line says; a link, by what it leads to."""
+    """Whether Corral wrote the file or link at a path: the path, a file's first line, or a link's target or name tells it."""
     if path in OWN_LINKS:
         return host.link(path) == OWN_LINKS[path][0]
     if host.link(path) is not None and path != LAUNCHER:

@@ -34,7 +34,7 @@ def commands(declared: Profile) -> t.Iterator[tuple[str, t.Sequence[str]]]:
 def problems(host: Host, declared: Profile) -> list[Problem]:
     """A problem for each command that others than root could change.
 
-    A profile that is applied already stays in force: there the command is refused right before it would run (host/agent/foreign_program.py).
+    A profile that is applied already stays in force: its command is refused right before it would run (host/agent/foreign_program.py).
     """
     if declared_profile.applied_already(host, declared):
         return []
@@ -48,7 +48,7 @@ def notes(host: Host, declared: Profile) -> t.Iterator[str]:
 
 
 def refused(host: Host, declared: Profile) -> t.Iterator[tuple[str, str, str]]:
-    """Each command that others than root could change: the path of its key, the word, and why with the command that mends it."""
+    """Each command that others than root could change: the path of its key, the unsafe word, and why with a command that mends it."""
     from ..host import trusted_program
 
     for path, command in commands(declared):

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Planning: a profile compiled for the node, and what its managers would change. Drift is the plan that was not executed."""
+"""Planning: a profile compiled for the node, and the changes by its managers. Drift is the plan that was not executed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if t.TYPE_CHECKING:
 
 GRANTS = (CPU, WORKLOADS, DEVICES)  # the managers that an admission needs
 KUBELET = kubelet.MANAGER.name
-# These runs restart no kubelet: their pools and grants keep to what the kubelet reserves. For any other run its plan for the kubelet decides.
+# These runs restart no kubelet: their pools and grants keep to the CPUs that it reserves now. Other runs plan what the kubelet reserves.
 KEEP_KUBELET = ("tick", "timer", "admission")
 
 
@@ -49,9 +49,9 @@ def compile_profile(
     topology: t.Optional[Topology] = None,
     request: t.Optional[Request] = None,
 ) -> Context:
-    """The profile on this machine, or on that ``topology`` of it; ``request`` has the workloads that start or stop now.
+    """The profile compiled for this machine, or for ``topology``; ``request`` has the workloads that start or stop now.
 
-    Raises CorralError with every problem at once.
+    Raises one CorralError with all problems.
     """
     topology = sysfs.watched(host) if topology is None else topology
     befores = [record.before for record in state.records(host)[0]]
@@ -83,7 +83,7 @@ def compile_profile(
 
 
 def with_grants(host: Host, context: Context, request: t.Optional[Request] = None) -> Context:
-    """The context with what workloads are granted out of its pools; ``request``: see compile_profile()."""
+    """The context with the grants of workloads, and its pools without the granted CPUs; ``request``: see compile_profile()."""
     declared = context.declared
     claims = declared.workloads or declared.tenants
     if not (request or claims or any(state.written_before(host, path) for path in state.WORKLOADS)):
@@ -102,12 +102,12 @@ def with_grants(host: Host, context: Context, request: t.Optional[Request] = Non
 
 
 def configures_kubelet(host: Host, declared: Profile) -> bool:
-    """Whether Corral has a say in the kubelet's configuration: the profile has the section, or an earlier one had it and that is left."""
+    """Whether Corral configures the kubelet: the profile has the section kubelet, or changes by an earlier profile's section are left."""
     return declared.kubelet is not None or kubelet.is_held(host)
 
 
 def beside_kubelet(host: Host, context: Context) -> Context:
-    """The context with its pools bounded by what the node's kubelet reserves now; the same context where the pools need no bound."""
+    """The context with its pools bounded by the CPUs that the node's kubelet reserves now; the same context if no bound is needed."""
     if (
         context.declared_pools is not None
         or context.profile.cpu is None
@@ -119,14 +119,14 @@ def beside_kubelet(host: Host, context: Context) -> Context:
 
     service = other_gc.kubelet(host)
     if service != kubelet_unit.UNIT and (service is not None or not kubelet_unit.is_installed(host)):
-        return context  # What a kubelet left that was removed bounds nothing, nor does one within another program.
+        return context  # Files of a removed kubelet bound no pools, nor does a kubelet within another program.
     from ..host.kubelet import kubelet_cpus
 
     now = context.pools
     own = now.reserved | now.isolated
     if kubelet_cpus.for_pools(host, own | now.exclusive) - now.exclusive == own:
         return context
-    # The pools without any grant: a grant's CPUs are no place for a pool.
+    # The bound is for the pools before any grant: the grants are taken out of the bounded pools afterwards.
     declared = pools.compute(context.profile, context.topology)._replace(notes=now.notes) if now.exclusive else now
     reserve = kubelet_cpus.for_pools(host, declared.reserved | declared.isolated)
     kept = pools.within(declared, context.topology, reserve)
@@ -136,7 +136,7 @@ def beside_kubelet(host: Host, context: Context) -> Context:
 def resolve(
     declared: Profile, topology: Topology, before: t.Mapping[tuple[int, t.Optional[int]], int]
 ) -> t.Optional[Resolved]:
-    """What the profile's intents mean on this machine; None for a profile without any."""
+    """The profile with its intents resolved for this machine; None for a profile without intents."""
     if not profile.has_intents(declared):
         return None
     from ..model.profile import node_intent
@@ -145,10 +145,9 @@ def resolve(
 
 
 def plan_grants(host: Host, context: Context) -> Plan:
-    """The plan that makes the profile true, or as much of it as grants need: what the managers of CPUs and workloads plan.
+    """The plan that makes the profile true, or only the part of the managers in GRANTS. Raises CorralError like plan_profile().
 
-    Raises CorralError, as plan_profile() does. What another manager plans is left out where it has no say: on a node where
-    this profile is applied, and where nothing goes back to what it was before Corral.
+    The part of these managers is enough if this profile is applied on the node, and their plan ends no original.
     """
     if declared_profile.applied_already(host, context.declared):
         plan = plan_profile(host, context, managers=GRANTS)
@@ -162,11 +161,11 @@ def plan_profile(
 ) -> Plan:
     """The plan that makes the profile true, as far as ``managers`` (None: all of them) plan it.
 
-    ``declare`` also makes it the node's declared profile. An admission executes nothing of the kubelet's part, so that what stands against
-    that is no reason to refuse the rest.
+    With ``declare`` the plan also makes it the node's declared profile. An admission executes nothing of the kubelet's part, so problems of
+    that part refuse no admission.
 
-    Raises CorralError when the profile cannot begin on this node (a mount's path is taken, a PID budget is exceeded);
-    a profile that is already applied is not refused but reported.
+    Raises CorralError if the profile cannot be applied on this node (a mount's path is taken, a PID budget is exceeded).
+    A profile that is already applied is not refused but reported.
     """
     names = tuple(registry.FILES) if managers is None else tuple(managers)
     planning = with_work(host, context, names)
@@ -193,7 +192,7 @@ def plan_profile(
         from . import overlap_check
 
         overlap_check.refuse_overlaps(host, plan)
-    # A tick changes what a run has announced, and a start waits for its own grant alone.
+    # A tick makes only changes that a run has announced, and the start of a unit must not wait for this observation.
     if managers is None and context.run in ("rollout", "install"):
         from . import fewer_cpus
 
@@ -202,22 +201,22 @@ def plan_profile(
 
 
 def with_work(host: Host, context: Context, names: t.Iterable[str]) -> list[str]:
-    """These managers without those that have nothing to do: a node without workloads does not load their manager, say."""
+    """The names without the managers that have nothing to do: a node without workloads, say, does not load their manager."""
     found = context.workloads
     gives = found is not None and (found.devices is not None or any(need.workload.containers for need in found.needs))
     idle = set[str]() if found is not None else {WORKLOADS}
     if not (gives or host.exists(state.DEVICES) or state.there(host, state.GRANTS_SPEC)):
-        idle.add(DEVICES)  # No devices and no pods: nothing of what containers get.
+        idle.add(DEVICES)  # No workload has devices or containers, and no files for them are left.
     if not (any(one.check for one in context.profile.devices) or state.there(host, state.DEVICE_CHECKS_LOCK)):
         idle.add(CHECKS)
     return [name for name in names if name not in idle]
 
 
 def refuse(host: Host, context: Context, parts: t.Mapping[str, Part]) -> None:
-    """Raise CorralError with what stands against a profile that is not applied yet."""
+    """Raise CorralError with the problems of these parts if the profile is not applied yet."""
     spared = {KUBELET} if context.run == "admission" else set[str]()
     if context.goes_back:
-        # What workloads have that came with the profile that goes back is drift then, and so is a kubelet that cannot be changed.
+        # Workloads of the unconfirmed profile that still hold resources are drift then, and so is a kubelet that cannot be changed.
         spared |= {WORKLOADS, KUBELET}
     problems = [problem for name, part in parts.items() if name not in spared for problem in part.problems]
     if context.resolved is not None:
@@ -227,7 +226,7 @@ def refuse(host: Host, context: Context, parts: t.Mapping[str, Part]) -> None:
 
 
 def drifted_from(host: Host, applied: object) -> frozenset[tuple[str, str, str]]:
-    """The items by which the node differs from a profile that it has applied (its data); none where that fits no more."""
+    """The items by which the node differs from a profile that it has applied (its data); empty if the profile no longer fits."""
     try:
         context = compile_profile(host, profile.parse(applied))
         return frozenset(change.item() for change in plan_profile(host, context).changes)
@@ -254,30 +253,27 @@ def plan_agent(
 
 
 def plan_removal(host: Host, managers: t.Sequence[str]) -> Plan:
-    """The plan that brings back what was there before these managers' first change.
-
-    Where the originals are lost it names what is left, and changes nothing.
-    """
+    """The plan that restores the originals of these managers. If the originals are lost, it names what is left, and changes nothing."""
     from ..host.plan import apply_step
     from . import lost_originals
 
     plan = finish(host, None, [], managers)
     if state.originals_lost(host):
         left = lost_originals.left(host, managers, plan_declared(host))
-        if left:  # Nothing is given up of what cannot be brought back.
+        if left:  # As long as Corral's values are left that cannot be restored, nothing is removed.
             return plan._replace(changes=(*plan.changes, *left), lost=True, keep_going=True)
     known = {change.subject for change in plan.changes}
     back = declared_profile.goes_back_to(host, None)
     own = [change for one in registry.every() for change in one.on_removal(host, managers, back)]
     changes = plan.changes + tuple(change for change in own if change.subject not in known)
-    # The run names them when it comes to them, with all else brought back by then.
+    # The run tries these steps again, names the steps that fail, and executes all other steps.
     busy = (apply_step.in_use(host, step) for change in changes for step in change.steps)
     notes = (f"will not be brought back: {why}" for why in dict.fromkeys(busy) if why)
     return plan._replace(changes=changes, notes=(*plan.notes, *notes), keep_going=True)
 
 
 def plan_declared(host: Host) -> t.Optional[Plan]:
-    """The plan of the declared profile; None where there is none, or where it does not fit the node."""
+    """The plan of the declared profile; None if no profile is declared, or it does not fit the node."""
     try:
         declared = declared_profile.read_declared(host)
         return None if declared is None else plan_profile(host, compile_profile(host, declared))
@@ -299,7 +295,7 @@ def joined(first: Plan, second: Plan) -> Plan:
 
 
 def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], managers: t.Sequence[str]) -> Plan:
-    """A plan of these parts, and of all that these managers once changed and no part owns any more."""
+    """The plan of these parts, which also restores the originals of these managers that no part owns any more."""
     records, warning = state.records(host)
     obsolete = frozenset(key for part in parts for key in part.gone)
     settled = obsolete.union(*(part.owned for part in parts))
@@ -308,16 +304,16 @@ def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], ma
     dropped = [
         record
         for record in records
-        # What no manager here knows is said with the plan of the whole profile.
+        # An original of a manager that this version lacks is named with the plan of the whole profile.
         if (is_whole and record.manager not in registry.names())
         or (
             record.manager in managers
             and record.before.key not in settled
-            and undo.own_property(record.before.target) not in settled  # systemd's file goes with its property
+            and undo.own_property(record.before.target) not in settled  # systemd's file is restored with its property
         )
     ]
     changes = [change for part in parts for change in part.changes]
-    if not set(managers) <= set(GRANTS) and state.there(host, state.RELOAD_DUE):  # A start leaves it to the tick.
+    if not set(managers) <= set(GRANTS) and state.there(host, state.RELOAD_DUE):  # A start leaves this to the tick.
         from ..managers.profile import declaration
 
         changes += declaration.reload_due()
@@ -336,7 +332,7 @@ def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], ma
         obsolete -= kept
     changes += lost_items(host, context, parts, managers, has_records=bool(records))
     if state.unread_rows(host):
-        obsolete |= {state.UNREADABLE}  # The run that saves the originals sets them aside.
+        obsolete |= {state.UNREADABLE}  # The run saves the originals, and sets the unreadable records aside.
     notes += [note for part in parts for note in part.notes]
     return Plan(context, tuple(changes), tuple(parts), obsolete, tuple(notes))
 
@@ -344,7 +340,7 @@ def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], ma
 def lost_items(
     host: Host, context: t.Optional[Context], parts: t.Sequence[Part], managers: t.Sequence[str], *, has_records: bool
 ) -> list[Change]:
-    """What was lost of Corral's own files, as far as it is of these managers; nothing is loaded for it where all are there."""
+    """The items for lost files of Corral and lost originals, as far as they belong to these managers."""
     is_whole = set(registry.FILES) <= set(managers)
     found: list[Change] = []
     if parts and (not has_records or state.there(host, state.LOST)):

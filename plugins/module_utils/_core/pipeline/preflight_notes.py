@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Notes to read before a rollout, for the command line and the modules; the tick makes none.
+"""Notes to read before a rollout, for the command line and the modules; the tick makes no notes.
 
 They name other programs that manage the node, resources without a device, programs that are not run, tenants without a workload, and
 services that would have fewer CPUs.
@@ -53,7 +53,7 @@ def notes(host: Host, context: Context) -> tuple[str, ...]:
 
 def device_notes(host: Host, resources: t.Sequence[Resource]) -> tuple[str, ...]:
     """A line for each resource without a device on this node, each device that two resources match, each bad CDI spec, and each resource
-    with unhealthy devices, which no workload is given.
+    with unhealthy devices.
     """
     if not resources:
         return ()

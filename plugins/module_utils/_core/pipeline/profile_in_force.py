@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The profile in force on a node: the declared one, unless it is invalid, or was not confirmed and went back."""
+"""The profile in force on a node: the declared one, unless it is invalid or was not confirmed in time."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if t.TYPE_CHECKING:
 def read(host: Host) -> tuple[t.Optional[Profile], t.Optional[CorralError]]:
     """The profile in force, and what is wrong with the declared one.
 
-    None without an error: no profile is declared. None with an error: the declared profile must not be applied, and there is no profile
-    that was applied last, or it is lost.
+    None without an error: no profile is declared. None with an error: the declared profile must not be applied, and no profile was applied
+    before, or that profile is lost.
     """
     return instead_of(host, *declared_profile.declared_or_last_good(host))
 
@@ -34,8 +34,8 @@ def instead_of(
 ) -> tuple[t.Optional[Profile], t.Optional[CorralError]]:
     """The result of read(), for a declared profile that was read already.
 
-    After the time of an unconfirmed profile, the profile before is in force; without one, the unconfirmed profile until the node has gone
-    back.
+    Once the time of an unconfirmed profile is over, the profile before is in force. If there was no profile before, the unconfirmed profile
+    is in force until the node has gone back.
     """
     if not (state.there(host, state.UNCONFIRMED) or state.there(host, state.REJECTED)):
         return declared, broken
@@ -54,7 +54,7 @@ def instead_of(
 
 
 def refuse_rejected(host: Host, declared: Profile) -> None:
-    """Raise CorralError for a profile that went back."""
+    """Raise CorralError for a profile from which the node went back."""
     from ..host.agent import unconfirmed_file
 
     if unconfirmed_file.rejected_damaged(host) and not declared_profile.applied_already(host, declared):
@@ -69,8 +69,8 @@ def refuse_rejected(host: Host, declared: Profile) -> None:
 
 
 def rejection(host: Host, declared: Profile) -> t.Optional[Rejected]:
-    """When and why this profile went back; None where it did not, or is in force all the same."""
-    from ..host.agent import unconfirmed_file  # Few nodes get here, and a start waits for this.
+    """When and why the node went back from this profile; None if it did not, or if this profile was applied last."""
+    from ..host.agent import unconfirmed_file  # Few nodes load it, and a start waits for it.
     from ..model.status import history
 
     known = unconfirmed_file.rejected(host)
@@ -81,7 +81,7 @@ def rejection(host: Host, declared: Profile) -> t.Optional[Rejected]:
 
 
 def expired(host: Host) -> t.Optional[Pending]:
-    """The unconfirmed profile whose time is over; None without one."""
+    """The unconfirmed profile whose time is over; None without such a profile."""
     from ..host.agent import unconfirmed_file
 
     pending = unconfirmed_file.pending(host)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Recording originals: what a plan is about to change for the first time, kept before its first step."""
+"""Recording originals: the state of each target that a plan changes for the first time, written before its first step."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ VALUE_KINDS: tuple[StepKind, ...] = ("pool", "value")
 
 
 def keep_records(host: Host, records: t.Sequence[Record]) -> None:
-    """Write the originals. Raises CorralError where that fails: then the run does not begin."""
+    """Write the originals. Raises CorralError if that fails: then the run does not begin."""
     try:
         state.save_records(host, records)
     except OSError as error:
@@ -43,16 +43,16 @@ def keep_records(host: Host, records: t.Sequence[Record]) -> None:
 
 
 def note_reload(host: Host, steps: t.Iterable[Step]) -> None:
-    """Note that systemd has to read its files again, also where a run of these steps dies before. It does not fail for want of room."""
+    """Write the file that says that a daemon-reload is due: it stays if a run of these steps dies before the reload. Errors are ignored."""
     with contextlib.suppress(OSError):
         if any(step.reload for step in steps) and not state.there(host, state.RELOAD_DUE):
             host.write_file(state.RELOAD_DUE, "", state.PRIVATE)
 
 
 def forget_records(host: Host, kept: t.Sequence[Record], untouched: bool) -> tuple[str, ...]:
-    """After an undo: keep what was kept before; on a node that had nothing of Corral's before the run, nothing at all.
+    """After an undo: record only the originals ``kept``; if the run found the node ``untouched``, delete Corral's state.
 
-    Returns what could not be done, as a leftover. The originals that stay recorded are right: everything is as they say.
+    Returns a leftover if that fails. The originals that stay recorded are right: after the undo their targets are as recorded.
     """
     try:
         if untouched:
@@ -69,7 +69,7 @@ def forget_records(host: Host, kept: t.Sequence[Record], untouched: bool) -> tup
 def settle_records(
     host: Host, kept: t.Sequence[Record], new: t.Sequence[Record], unset: t.Container[str], ended: t.Container[str]
 ) -> None:
-    """After a run: forget the new originals of what was never set (``unset``), which is not to be restored, and those that ``ended``."""
+    """After a run: forget new originals with the keys ``unset``, whose targets were not changed, and originals with the keys ``ended``."""
     gone = [record.before for record in kept if record.before.key in ended]
     rest = [*kept, *(record for record in new if record.before.key not in unset)]
     rest = [record for record in rest if record.before.key not in ended]
@@ -78,7 +78,7 @@ def settle_records(
 
 
 def new_records(host: Host, plan: Plan, kept: t.Sequence[Record]) -> list[Record]:
-    """The originals of everything that this plan touches for the first time."""
+    """The originals of all targets that this plan changes for the first time."""
     recorded = {record.before.key for record in kept}
     rows = state.unreadable(host)
     if rows:
@@ -96,7 +96,7 @@ def new_records(host: Host, plan: Plan, kept: t.Sequence[Record]) -> list[Record
 
 
 def has_original(step: Step, owner: Manager, recorded: t.Container[str], pools: t.Container[str]) -> bool:
-    """Whether what is there before a step is to be restored one day; ``pools`` are the keys of those that are: of each NUMA node."""
+    """Whether the state before a step is to be restored one day. Of hugepage pools, only those of NUMA nodes are (keys: ``pools``)."""
     return not (
         is_volatile(step, owner)
         or step.value in NEVER_RECORDED
@@ -107,7 +107,7 @@ def has_original(step: Step, owner: Manager, recorded: t.Container[str], pools: 
 
 
 def right_already(host: Host, part: Part, known: t.AbstractSet[str]) -> list[Record]:
-    """The originals of kernel values that a part holds and that are right: a value that is set later is not the original."""
+    """The originals of a part's kernel values that already are as declared: a value that is set later is not the original."""
     keys = sorted(part.owned - known) if part.manager else []
     steps = [
         Step(kind, key[len(kind) + 1 :], None, VALUES)
@@ -120,22 +120,22 @@ def right_already(host: Host, part: Part, known: t.AbstractSet[str]) -> list[Rec
 
 
 def is_volatile(step: Step, owner: Manager) -> bool:
-    """Whether there is nothing to restore: a folder, or a volatile place of its manager."""
+    """Whether a step has nothing to restore: its target is a folder, or a volatile place of its manager."""
     place = covering(owner.writes, step)
     return step.kind == "folder" or (place is not None and place.volatile)
 
 
 def taken_with(step: Step, owner: Manager) -> tuple[Step, ...]:
-    """A drop-in takes the unit's live property as well: a value that is set later is not the original."""
+    """The steps whose originals are recorded with this step: for a drop-in, the unit's live property. A later value is not the original."""
     unit = unit_property.unit_of_dropin(step.target, owner.name) if step.kind == "file" and owner.live else ""
     return (make_step.unit_property(unit, owner.live, "", RELEASE),) if unit else ()
 
 
 def is_tampering(step: Step, manager: str, recorded: t.Container[str]) -> bool:
-    """Whether the step removes a property that was set after Corral took the unit: it is not the original.
+    """Whether the step removes a property that was set after Corral's first change of the unit: such a property is no original.
 
-    Where Corral never wrote its drop-in, the property had the value that the profile wants, and was kept. The slice of an instance
-    has no drop-in: each start makes it.
+    Without a drop-in of Corral's the property is older: it had the value that the profile wants, and was kept. The slice of an instance
+    has no drop-in, since each start makes the slice.
     """
     key = unit_property.key_of_file(step.target) if step.kind == "file" else ""
     if not key:

@@ -37,7 +37,7 @@ SET_AGAIN = "{}: set again since; what was there before Corral is not restored"
 
 
 class Restoration(NamedTuple):
-    """The changes that restore originals or name those that stay, the keys of the records that end with the plan, and what waits."""
+    """The changes that restore originals or name originals that stay, the keys of the records that end with the plan, and notes."""
 
     changes: tuple[Change, ...] = ()
     obsolete: frozenset[str] = frozenset()
@@ -73,8 +73,8 @@ def cpus_left(host: Host, context: t.Optional[Context]) -> CpusLeft:
 def plan(
     host: Host, dropped: t.Sequence[Record], planned: t.Sequence[Change], context: t.Optional[Context]
 ) -> Restoration:
-    """What becomes of the records ``dropped``, which no part owns; ``planned`` are the changes of the parts. A plan that has a profile
-    stops no slice with processes.
+    """What becomes of the records ``dropped``, which no part owns; ``planned`` are the changes of the parts. The plan of a profile stops
+    no slice with processes.
     """
     cpus = cpus_left(host, context)
     known = {step.key for change in planned for step in change.steps if step.kind == "unit"}
@@ -102,7 +102,7 @@ def plan(
 
 
 def is_set_again(host: Host, before: undo.Original) -> bool:
-    """Whether a file of set-property exists that is not the recorded one: an administrator wrote it after Corral had removed that."""
+    """Whether a file of set-property differs from the recorded file: an administrator wrote it after Corral removed the recorded one."""
     now = host.read(before.target) if unit_property.key_of_file(before.target) else None
     return now is not None and before.value is not None and now != before.value
 
@@ -119,14 +119,14 @@ def is_stray(record: Record, online: str) -> bool:
 
 
 def stray_item(record: Record) -> Change:
-    """The item that names a stray record; that of a manager which this version lacks is an item of the declaration."""
+    """The item that names a stray record. If this version lacks the record's manager, the item belongs to the manager profile."""
     known, target = record.manager in registry.names(), record.before.target
     owner, reason = record.manager if known else PROFILE, STRAY.format(record.manager)
     return Change(owner, target, record.before.kind, "set by Corral", "as it was", reason, target, (), UNCHANGEABLE)
 
 
 def is_restored(host: Host, before: undo.Original) -> bool:
-    """Whether the target of a stray record is as it was: then there is nothing left to say of it."""
+    """Whether the target of a stray record is as recorded: then no item names the record."""
     from ..model.plan import validate
 
     step = Step(before.kind, before.target, "+" if before.kind == "controller" else None, RELEASE, name=before.name)
@@ -136,20 +136,20 @@ def is_restored(host: Host, before: undo.Original) -> bool:
 
 
 def is_busy(host: Host, before: undo.Original) -> bool:
-    """Whether a slice that was made cannot be stopped yet: a stop would end the processes in it."""
-    # In its own slice the agent waits for the removal of the agent.
+    """Whether a slice that Corral made cannot be stopped yet: a stop would end the processes in it."""
+    # The agent's slice does not count: a tick runs in it.
     is_slice = before.kind == "unit" and before.target.endswith(".slice") and before.target != AGENT_SLICE
     ours = is_slice and (not is_workloads(before.target) or is_tenants(host, before.target))
     return ours and not before.active and cgroup.populated(host, before.target)
 
 
 def is_tenants(host: Host, unit: str) -> bool:
-    """Whether a slice of a workload lies in a tenant's, or is one that holds such slices."""
+    """Whether a slice on the shared pool lies in the slice of a tenant, or is the slice of a tenant and has slices in it."""
     return unit.startswith(SHARED_PREFIX) and (unit.count("-") > 1 or bool(cgroup.slices_in(host, unit)))
 
 
 def is_as_before(host: Host, before: undo.Original) -> bool:
-    """Whether a kernel value, a mount, a controller or a property of a unit need not be restored, nor systemd's own file of a property."""
+    """Whether an original needs no step: its target is as recorded, or gone, or is systemd's own file of a property."""
     if unit_property.is_live_file(before.kind, before.target):
         return True
     if before.kind == "mount":
@@ -164,13 +164,15 @@ def is_as_before(host: Host, before: undo.Original) -> bool:
     if before.kind == "cpuset":
         return now.value == before.value
     if before.name == "AllowedCPUs" and is_own(before.target):
-        before = before._replace(value=now.value and "", runtime=None)  # What it had earlier does not come back.
-    # The folders that would have to be made are missing now as they were then, too.
+        before = before._replace(value=now.value and "", runtime=None)  # Corral's slices do not get earlier CPUs back.
+    # The missing folders (``made``) are compared too: they are the same as then.
     return now == before
 
 
 def is_passed_on(host: Host, before: undo.Original) -> bool:
-    """Whether a group of others passes a controller on to groups below it, as engines have it: the kernel switches it off above no such."""
+    """Whether a child group that is not Corral's passes the controller on to its own children, like a container engine's group: then the
+    kernel does not switch the controller off above it.
+    """
     path = before.target.rpartition("/")[0]
     others = (f"{path}/{name}" for name in host.folders(path) if not is_own(name))
     return any(before.name in cgroup.delegated(host, other) for other in others)
@@ -187,7 +189,7 @@ def not_yet_restored(host: Host, changes: t.Iterable[Change]) -> tuple[Change, .
 
 
 def has_nothing_to_do(host: Host, step: Step) -> bool:
-    """Whether a step of a removal would find its target as it is to be."""
+    """Whether the target of a removal's step already is as the step would leave it."""
     if step.kind == "folder":
         return not host.is_dir(step.target) or bool(host.names(step.target))
     if step.kind == "compile":
@@ -200,22 +202,22 @@ def has_nothing_to_do(host: Host, step: Step) -> bool:
     if step.kind in ("unit", "controller", "mount"):
         return not now.active
     if step.kind == "property":
-        if now.runtime is not None:  # What was set live is there, whatever the kernel has.
+        if now.runtime is not None:  # The file of set-property --runtime is still there, whatever the kernel has.
             return False
         if not now.active or apply_step.shows(host, step.target, step.name, step.value or ""):
             return True
-        # A limit that is no longer set is the kernel's default, CPUs and nodes are the last ones that were set.
+        # In the kernel an unset limit has its default again, but unset CPUs and nodes keep their last value.
         return not step.value and not (step.name.startswith("Allowed") and now.value)
     return now.value == step.value or not host.exists(step.target)
 
 
 def requests_cpus(host: Host, unit: str) -> bool:
-    """Whether a unit requests CPUs, or will when it starts because of what was set live."""
+    """Whether a unit requests CPUs, or will do so at its start by a file of set-property --runtime."""
     return bool(cgroup.cpus(host, unit).requested) or host.exists(control_file(unit, "AllowedCPUs", runtime=True))
 
 
 def requests_more(host: Host, unit: str) -> bool:
-    """Whether a unit requests CPUs that it does not have in force: an administrator has set those of another one."""
+    """Whether a unit requests CPUs that are not among its effective CPUs: an administrator has set CPUs that another unit has."""
     cpus = cgroup.cpus(host, unit)
     return bool((cpus.requested or frozenset()) - (cpus.effective or frozenset()))
 
@@ -223,8 +225,8 @@ def requests_more(host: Host, unit: str) -> bool:
 def by_its_file(
     host: Host, change: Change, before: undo.Original, files: t.Mapping[str, t.Optional[str]], taken: frozenset[int]
 ) -> Change:
-    """The change that restores a unit's CPUs, with those of the file of set-property that the unit has then: systemd 257 puts what it
-    reads at a daemon-reload in force later. ``files`` are restored by the same plan.
+    """The change that restores a unit's CPUs; if the unit then has a file of set-property, with the CPUs of that file: systemd 257 reads
+    the file at a daemon-reload, but puts it in force later. ``files`` are restored by the same plan.
     """
     file = control_file(before.target, "AllowedCPUs", runtime=False)
     if before.kind != "property" or before.name != "AllowedCPUs" or is_own(before.target):
@@ -234,7 +236,7 @@ def by_its_file(
     if not cpus or cpus & taken or not cpus <= there or not any(step.kind == "property" for step in change.steps):
         return change
     first = make_step.unit_property(before.target, "AllowedCPUs", cpuset.format(cpus), RELEASE)
-    rest = (one for one in change.steps if one.kind != "property")  # Unset, it would be in force no longer.
+    rest = (one for one in change.steps if one.kind != "property")  # Unsetting it would undo the first step.
     return change._replace(wanted=cpuset.format(cpus), steps=(first, *rest))
 
 
@@ -244,10 +246,10 @@ def restoring(host: Host, record: Record, cpus: CpusLeft) -> Change:
     kind = undo.KINDS[before.kind]
     steps = undo.restore_recorded(before, cpus.online, cpus.taken)
     if before.kind == "property" and before.name == "AllowedCPUs" and not requests_cpus(host, before.target):
-        # Not since a boot, or since its start. A restore would have it request CPUs, which systemd cannot take back.
+        # Since a boot or its start the unit requests no CPUs. A restore would make it request CPUs, which systemd cannot undo.
         steps = [step for step in steps if step.kind == "folder"]
     if before.kind == "partition" and requests_more(host, unit_of_partition(before.target)):
-        # From kernel 7.0 on it would get what it requests of another partition that ends before it.
+        # From kernel 7.0 on, if another partition ended first, this partition would get the other's CPUs that it requests.
         steps = [step._replace(order=step.order - 1) for step in steps]
     was = before.value if kind.shown else None
     return Change(

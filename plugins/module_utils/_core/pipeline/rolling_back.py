@@ -20,7 +20,7 @@ from .confirming import Terms
 
 
 def left_already(host: Host, only_from: str) -> t.Optional[Profile]:
-    """The profile in force if it has another hash than ``only_from``, so that the node stays; None to go back."""
+    """The profile in force if its hash does not begin with ``only_from``: the node keeps it. None: the node goes back."""
     in_force = state.history(host)[0]
     if not only_from or in_force is None or history.hash_of(in_force.profile).startswith(only_from):
         return None
@@ -28,15 +28,15 @@ def left_already(host: Host, only_from: str) -> t.Optional[Profile]:
 
 
 def target(host: Host, to: str, only_from: str = "") -> Profile:
-    """The profile that ``to`` names (see history.chosen), or the one in force: see left_already(). Raises CorralError."""
+    """The profile that ``to`` names (see history.chosen), or the profile that left_already() returns. Raises CorralError."""
     return left_already(host, only_from) or profile.parse(history.chosen(*state.history(host), to).profile)
 
 
 def roll_back(host: Host, to: str, seconds: int = 0, only_from: str = "") -> Outcome:
     """Apply a profile that was applied before, and declare it; the caller holds the lock. ``seconds``: see confirming.Terms.
 
-    By number, the profiles after it are forgotten, so that the same number goes further back the next time. By hash, they are kept, and the
-    same hash changes nothing the next time. With ``only_from`` they are forgotten as well.
+    If ``to`` is a number, the profiles after the chosen one are forgotten, so that the same number goes further back the next time. If it
+    is a hash, these profiles are kept, and the same hash changes nothing the next time; with ``only_from`` they are forgotten too.
     """
     number, past = history.number_of(to), state.history(host)[1]
     stays = left_already(host, only_from)

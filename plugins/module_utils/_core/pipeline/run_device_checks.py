@@ -30,15 +30,15 @@ if t.TYPE_CHECKING:
     from ..model.profile.profile import Profile
 
 Key = tuple[str, str, str]
-# A pass or a run that has the lock ends each command in time.
+# Seconds to wait for the lock of device checks. A pass or a run that has the lock ends each command in time.
 LOCK_SECONDS = 120.0
-# What a command prints may not say that it lacks a right.
+# The output of a command need not say that the command lacked a right.
 DYNAMIC = " (it ran as user: dynamic; where it needs root, set user: root)"
-EARLY = 0.5  # of the time between two passes: systemd starts one a little early or late
+EARLY = 0.5  # a fraction of the time between two passes: systemd starts a pass a little early or late
 
 
 def tick(host: Host) -> None:
-    """One pass of the timer: check each device that is due, and keep each result at once. It waits for a start that checks devices."""
+    """One pass of the timer: check each device that is due, and keep each result at once. The pass waits while a start checks devices."""
     lock = Lock(host, state.DEVICE_CHECKS_LOCK)
     if not (wanted(host) and lock.take(LOCK_SECONDS)):
         return
@@ -65,7 +65,7 @@ def check_due(host: Host, resources: t.Sequence[Resource]) -> None:
     early = EARLY * device_check_units.period(checks) if there else 0
     for key, resource, check, device in there:
         began = host.uptime()
-        before = last.get(key, float("inf"))  # A smaller uptime is that of a later boot.
+        before = last.get(key, float("inf"))  # If the uptime is smaller now, the node has booted since.
         if key in results and before <= began < before + check.interval - early:
             continue
         reason, ran = check_one(host, resource, check, device)
@@ -82,7 +82,7 @@ def check_due(host: Host, resources: t.Sequence[Resource]) -> None:
 
 
 def check_unknown(host: Host, declared: Profile, *, all_again: bool = False, writes: bool = True) -> None:
-    """Check the devices without a known result, or all, and keep the results where there are passes.
+    """Check the devices without a known result (``all_again``: all devices), and keep the results if the timer runs passes.
 
     Without ``writes``, as in check mode, not even the file of the lock is made.
     """
@@ -125,7 +125,7 @@ def check_before_start(host: Host) -> None:
 
 
 def all_known(host: Host, resources: t.Sequence[Resource]) -> bool:
-    """Whether each device that there is has a result."""
+    """Whether each device to check has a result."""
     known = checked_devices.results(host, resources)
     node_devices = inventory.devices_of(resources, device_files.observe(host, resources))
     return all(key in known for key, *dummy in to_check(node_devices, resources))
@@ -134,7 +134,7 @@ def all_known(host: Host, resources: t.Sequence[Resource]) -> bool:
 def to_check(
     node_devices: Inventory, resources: t.Sequence[Resource]
 ) -> t.Iterator[tuple[Key, Resource, Check, Device]]:
-    """The devices to check. A device that is unhealthy for another reason is not: no result would change that."""
+    """The devices to check. A device that is unhealthy for another reason is left out: no result would change that."""
     for resource, check in device_checks.checked(resources):
         for device in node_devices.devices.get(resource.name, ()):
             if not device.unhealthy:
@@ -142,7 +142,7 @@ def to_check(
 
 
 def check_one(host: Host, resource: Resource, check: Check, device: Device) -> tuple[str, bool]:
-    """Run the command for a device: why it is unhealthy ("" where it is healthy), and whether the command ran at all."""
+    """Run the command for a device. Returns why the device is unhealthy ("": it is healthy), and whether the command ran."""
     variables = device_checks.variables(resource.name, device)
     as_root = check.user == "root"
     ended = foreign_program.run(host, [*check.command, device.id], check.timeout, variables, as_root=as_root)
@@ -164,7 +164,7 @@ def last_checked(host: Host) -> dict[Key, float]:
 
 
 def let_go(host: Host, lock: Lock) -> None:
-    """Release the lock, and leave its file only where there are passes."""
+    """Release the lock, and keep its file only if the timer runs passes."""
     if not wanted(host):
         state.leave_nothing(host, state.DEVICE_CHECKS_LOCK)
         if state.there(host, state.DEVICE_CHECKS_LOCK):
@@ -179,5 +179,5 @@ def save(host: Host, results: device_checks.Results) -> None:
 
 
 def wanted(host: Host) -> bool:
-    """Whether the passes are wanted still: a removal takes their timer away."""
+    """Whether the timer of the passes is installed: a removal of the profile deletes it."""
     return host.exists(f"{ETC}/{device_check_units.TIMER}")

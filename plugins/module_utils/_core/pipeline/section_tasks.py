@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""One part of a node at a time, through the one pipeline.
+"""Tasks that each declare one part of the node's profile, through the same pipeline.
 
-Everything that the parts declare is compiled, planned and validated. A task executes its own part of that plan, and what its change needs
-from other managers. It leaves earlier drift of other managers.
+The profile of all parts is compiled, planned and validated. A task executes its own part of that plan, and the changes of other managers
+that its part needs. It leaves earlier drift of other managers.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from ..model.values.errors import CorralError, refusal
 from ..model.values.records import NamedTuple
 from . import applying, declared_profile, planning
 
-# Their pools and mounts exist after a boot only when corral-boot.service restores them.
+# The pools and mounts of these modules exist after a boot only if corral-boot.service restores them.
 BOOT_NEEDS_AGENT = (section_patch.HUGEPAGES, section_patch.MOUNT)
 
 
 class Scope(NamedTuple):
-    """What a patch owns: the files, units and kernel values of a manager; ``places`` None: all of them."""
+    """The places that a patch owns: files, units and kernel values of a manager. None: all places of the manager."""
 
     manager: str
     places: t.Optional[frozenset[str]]
@@ -42,20 +42,20 @@ class Scope(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A task: its patch, the keys and places of that patch, and the declared profile before and after it (None: none)."""
+    """A task: its patch, the scope of the patch, and the declared profile before and after the task (None: no profile)."""
 
     patch: SectionPatch
     scope: Scope
     declared: t.Optional[Profile]
     wanted: t.Optional[Profile]
     own: str  # the patch's path in the profile
-    lost: bool = False  # the file of the declared profile is damaged: any part of it writes it again
+    lost: bool = False  # the file of the declared profile is damaged: any task writes it again
 
 
 def ask(host: Host, patch: SectionPatch) -> Request:
-    """A task on this node. Raises CorralError by the module's options.
+    """The request of a task on this node. Raises CorralError; its paths are options of the module.
 
-    A profile that was declared as a whole is not changed by parts: they may only declare what it declares.
+    A task does not change a profile that was declared as a whole: it may only declare what that profile declares.
     """
     declared, broken = declared_profile.declared_or_last_good(host)
     lost = isinstance(broken, declared_profile.Damaged)
@@ -77,20 +77,20 @@ def ask(host: Host, patch: SectionPatch) -> Request:
 
 
 def refuse_name(declared: Profile) -> None:
-    """Refuse a whole profile that has the name of the one that parts make: the next part would extend it."""
+    """Raise CorralError for a whole profile with the name of the profile that tasks make: the next task would extend it."""
     if declared.name == section_patch.NAME:
         message = "is the name of the profile that single modules such as corral.node.cpuset make: write another name"
         raise refusal(message, path="name", value=declared.name)
 
 
 def scope_of(patch: SectionPatch) -> Scope:
-    """What a patch owns: all of its manager's places, or the places of its one pool or mount."""
+    """The scope of a patch: all places of its manager, or the places of its one pool or mount."""
     manager = registry.manager(section_patch.SECTIONS[patch.module].partition(".")[0])
     return Scope(manager.name, manager.places_of(patch))
 
 
 def plan(host: Host, request: Request) -> Plan:
-    """A task's plan. Raises CorralError by the module's options."""
+    """A task's plan. Raises CorralError; its paths are options of the module."""
     if request.wanted is None:
         return narrowing(host, request)(planning.plan_removal(host, registry.of_profile()))
     fresh = not declared_profile.applied_already(host, request.wanted)
@@ -103,7 +103,7 @@ def plan(host: Host, request: Request) -> Plan:
 
 
 def apply(host: Host, request: Request) -> Outcome:
-    """Execute a task's plan; the caller holds the lock. Raises CorralError by the module's options."""
+    """Execute a task's plan; the caller holds the lock. Raises CorralError; its paths are options of the module."""
     narrow = narrowing(host, request)
     if request.wanted is None:
         return applying.remove(host, registry.of_profile(), narrow=narrow)
@@ -115,9 +115,9 @@ def apply(host: Host, request: Request) -> Outcome:
 
 
 def narrowing(host: Host, request: Request) -> t.Callable[[Plan], Plan]:
-    """The function that makes the task's plan of the node's plan: it drops earlier drift that the patch does not own.
+    """The function that narrows the node's plan to the task's plan: it drops earlier drift that the patch does not own.
 
-    The removal of the last part takes all that Corral still holds for the profile.
+    The removal of the last part removes everything that Corral still holds for the profile.
     """
     before, ends = plan_before(host, request.declared), not request.patch.present
     if before is None or (request.wanted is None and request.declared is not None):
@@ -148,7 +148,7 @@ def narrowing(host: Host, request: Request) -> t.Callable[[Plan], Plan]:
 
 
 def plan_before(host: Host, declared: t.Optional[Profile]) -> t.Optional[Plan]:
-    """The differences before the task; None where the declared profile was never applied, so that all of it is still to do."""
+    """The plan of the node before the task; None if the declared profile is not applied or does not fit: all of it is still to do."""
     if declared is None:
         return planning.plan_removal(host, tuple(registry.FILES))
     if not declared_profile.applied_already(host, declared):
@@ -156,11 +156,11 @@ def plan_before(host: Host, declared: t.Optional[Profile]) -> t.Optional[Plan]:
     try:
         return planning.plan_profile(host, planning.compile_profile(host, declared))
     except CorralError:
-        return None  # It no longer fits the node.
+        return None
 
 
 def has_nothing_to_do(host: Host, request: Request, planned: Plan) -> bool:
-    """Whether there is nothing to do, and no interrupted run to finish."""
+    """Whether the task has nothing to do, and no interrupted run to finish."""
     if any(change.steps for change in planned.changes) or planned.obsolete:
         return False
     if request.wanted is None:
@@ -169,10 +169,10 @@ def has_nothing_to_do(host: Host, request: Request, planned: Plan) -> bool:
 
 
 def declared(outcome: Outcome) -> bool:
-    """Whether the task changed what the node declares."""
+    """Whether the task changed the declared profile."""
     return any(change.manager == PROFILE for change in outcome.applied)
 
 
 def forgotten_at_boot(host: Host, patch: SectionPatch) -> bool:
-    """Whether what a patch declares is gone after the next boot: pools and mounts come back by the agent's unit."""
+    """Whether the pool or mount of a patch is gone after the next boot: only a unit of the agent restores it."""
     return patch.module in BOOT_NEEDS_AGENT and patch.present and agent_install.installed(host) is None

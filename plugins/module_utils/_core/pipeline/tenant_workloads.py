@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Workloads of tenants on this node: the tenant of each, and its needs with the tenant's defaults."""
+"""The tenant of each workload on this node, and the needs of each workload with the defaults of its tenant."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def needs(
 ) -> list[ResourceRequirements]:
     """The needs of the workloads on this node, each with the defaults of its tenant.
 
-    A workload without resources is included where a tenant counts it. ``claims`` are the workloads as declared, with their patterns.
+    A workload without resources is included if it belongs to a tenant. ``claims`` are the workloads as declared, with their patterns.
     """
     units = UnitSettings(host, declared, workloads)
     patterns = {one.name: one for one in claims}
@@ -55,7 +55,7 @@ def need_of(declared: Profile, workload: Workload, member: t.Optional[Member]) -
 
 
 def tenant_of(declared: Profile, units: UnitSettings, workload: Workload, pattern: str) -> tuple[str, str]:
-    """The tenant of a workload ("" for none), and why it cannot be admitted where two tenants claim it."""
+    """The tenant of a workload ("" for none), and why the workload cannot be admitted if two tenants claim it."""
     by_match = declared_tenant(declared.tenants, workload.match, pattern)
     by_unit = tenants_of_unit(declared.tenants, *units.membership(workload)) if units.decide else []
     tenants = list(dict.fromkeys([*([by_match] if by_match else []), *by_unit]))
@@ -68,7 +68,7 @@ def tenant_of(declared: Profile, units: UnitSettings, workload: Workload, patter
 
 
 class UnitSettings:
-    """The settings of workloads' units that tenants ask for; a profile that asks for none reads no file."""
+    """The settings of workloads' units that decide on members and quotas of tenants. If no tenant needs a setting, no file is read."""
 
     def __init__(self, host: Host, declared: Profile, workloads: t.Iterable[Workload]) -> None:
         tenants = declared.tenants
@@ -79,7 +79,7 @@ class UnitSettings:
         self.files = systemd.UnitFiles(host, wanted) if wanted else None
 
     def setting(self, workload: Workload, name: str) -> str:
-        """The value of a setting as others than Corral wrote it; "" without one."""
+        """The value of a setting in the unit's files that are not Corral's; "" without a value."""
         if self.files is None or not workload.is_unit:
             return ""
         rows: list[Setting] = self.files.settings(workload.pattern, name)
@@ -133,7 +133,7 @@ def with_earlier_defaults(declared: Profile, workload: Workload, member: Member)
 
 
 def not_raised(listed: t.Iterable[ResourceRequirements], allocated: AllocationResult) -> list[ResourceRequirements]:
-    """The needs. A workload that its tenant refused more keeps the needs of its grant."""
+    """The needs; a workload of a tenant whose higher needs were refused has the needs of its grant."""
     refused = {one.workload for one in allocated.refusals}
     grants = {one.workload: one for one in allocated.grants if one.member and one.workload in refused}
     result = []

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A full tick: observe the node, then correct or report; when something may have changed, and at boot."""
+"""A full tick: observe the node, then correct or report. It runs when something may have changed, and at boot."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Tick(NamedTuple):
 
 
 def run(host: Host, *, at_boot: bool = False, began: float) -> int:
-    """One pass over the node; the caller holds the lock. From what cannot be read nothing follows, but that it is told."""
+    """One pass over the node; the caller holds the lock. If the node cannot be read, the pass only reports this."""
     compile_once(host)
     now = Tick({}, at_boot, began)
     try:
@@ -63,7 +63,7 @@ def look(host: Host, now: Tick) -> int:
     at_boot = now.at_boot
     state.refuse_unreadable(host)
     host.recorded = {}
-    # A boot starts it itself, after this: it would be waited for in vain (/run outlives a soft reboot).
+    # The boot starts the kubelet after this tick: a wait for it would be in vain. (After a soft reboot KUBELET_DUE may be left.)
     if state.there(host, state.KUBELET_DUE) and not at_boot:
         from ..host.kubelet import kubelet_unit
 
@@ -82,21 +82,23 @@ def look(host: Host, now: Tick) -> int:
 def with_unconfirmed(
     host: Host, declared: t.Optional[Profile], broken: t.Optional[CorralError], *, at_boot: bool
 ) -> tuple[t.Optional[Profile], t.Optional[CorralError]]:
-    """The profile in force (see profile_in_force.py); a tick has corral-confirm.service go back to the rest of a profile before at once."""
+    """The result of profile_in_force.instead_of(). If the time of an unconfirmed profile is over, a tick also starts
+    corral-confirm.service, and has no profile if no profile was applied before.
+    """
     from . import profile_in_force
 
     found = profile_in_force.expired(host)
     if found is not None and not at_boot:
-        # The tick holds the lock that this needs.
+        # The service needs the lock that the tick holds, so the tick does not wait for it.
         host.unrecorded(lambda: host.run("systemctl", "--no-block", "start", agent_units.CONFIRM_SERVICE))
     if found is not None and found.before is None and not at_boot:
         return None, None
-    # At boot the profile is the one applied last: that one did not go back. The pools are there before anything starts.
+    # At boot ``declared`` is the profile applied last, so it is not refused as rejected. Its pools are there before any unit starts.
     return profile_in_force.instead_of(host, declared, broken)
 
 
 def with_pause(host: Host, now: Tick) -> Tick:
-    """The tick, and the pause if there is one; its file goes when its time is over. Logs its begin and its end."""
+    """The tick with the node's pause. Logs the begin and the end of a pause, and removes the file of a pause whose time is over."""
     was = now.previous.get("paused")
     if state.there(host, state.PAUSE):
         found = pause_file.tidy(host)
@@ -114,8 +116,8 @@ def with_pause(host: Host, now: Tick) -> Tick:
 def compile_once(host: Host) -> None:
     """Compile the program for a Python that is new on this node.
 
-    The units run with -B: a Python that wrote compiled files whenever it likes would leave some behind a removal, which
-    holds the lock as we do.
+    The units run with -B: a Python that writes compiled files at any time could write some after a removal. This function
+    cannot, since the tick and the removal both hold the lock.
     """
     compiled = __spec__.cached if __spec__ else None
     if host.live and compiled and not host.exists(compiled):
@@ -126,11 +128,11 @@ def compile_once(host: Host) -> None:
 
 
 def reconcile(host: Host, declared: Profile, broken: t.Optional[CorralError], now: Tick) -> int:
-    """One pass over the node with a profile that is right in itself."""
+    """One pass over the node with a valid profile."""
     enforce = declared.mode == "enforce" and not now.paused
     fresh = now.at_boot or not declared_profile.applied_already(host, declared)
     try:
-        # A boot applies it to a kubelet that is yet to start, and a unit that it has yet to start is no drift.
+        # At boot the kubelet has yet to start, and a unit that has yet to start is no drift.
         trigger = os.environ.get("TRIGGER_UNIT", "")
         run: Run = "boot" if now.at_boot else "timer" if trigger else "tick"
         context = planning.compile_profile(host, declared, run, fresh=fresh)
@@ -165,7 +167,7 @@ def reconcile(host: Host, declared: Profile, broken: t.Optional[CorralError], no
 
 
 def enforced(host: Host, declared: Profile, context: Context, plan: Plan, *, takes_up: bool) -> Outcome:
-    """The outcome of the plan; a profile that the node ``takes_up`` may be for it to confirm."""
+    """The outcome of executing the plan. A profile that the node ``takes_up`` may wait for its command to confirm it."""
 
     def again() -> Plan:
         return plan_node(host, applying.refresh(host, context))
@@ -177,13 +179,13 @@ def enforced(host: Host, declared: Profile, context: Context, plan: Plan, *, tak
         if takes_up and (declared.confirm is not None or state.there(host, state.UNCONFIRMED)):
             return take_up(host, declared, apply)
         return apply()
-    except preflight.Blocked as error:  # What is in the way of a file hides no other drift.
+    except preflight.Blocked as error:  # An obstacle in the way of a file must not hide other drift.
         return Outcome(plan, (), plan.changes, str(error).replace("\n", "; "))
 
 
 def converged(host: Host, now: Tick, context: Context, status: Status, outcome: Outcome) -> bool:
     """Whether the next ticks may be quiet until something changes. Asks for the end of grants whose units nothing needs."""
-    # A pause ends with the clock, and a converged tick does not read the clock; so does one whose file stays.
+    # A pause ends with the clock, which a quiet tick does not read. While the pause's file has an error, no tick is quiet either.
     found = status["in_sync"] and not outcome.applied and not now.paused and not now.pause_error
     found = found and not status["unconfirmed"]
     if context.workloads is None:
@@ -196,9 +198,9 @@ def converged(host: Host, now: Tick, context: Context, status: Status, outcome: 
 
 
 def keep_pci_used(host: Host, declared: Profile) -> tuple[bool, tuple[Change, ...]]:
-    """Keep which of the PCI functions that may be bound the machine uses, for the next boot (see pci_used_before.keep()).
+    """Record for the next boot which PCI functions that Corral may bind are in use: see pci_used_before.keep().
 
-    Whether it is kept, and the drift where it cannot be written: the next tick tries again.
+    Returns whether the record is current, and an item if it cannot be written; the next tick tries again.
     """
     if not any(one.bind for one in declared.devices):
         return True, ()
@@ -219,7 +221,7 @@ def take_up(host: Host, declared: Profile, apply: t.Callable[..., Outcome]) -> O
 
 
 def publish(host: Host, now: Tick, status: Status, context: Context, *, keep: bool) -> None:
-    """Publish the observation, and ``keep`` the effective profile, which is written when it changed."""
+    """Publish the observation. With ``keep``, write the effective profile if it changed."""
     write_metrics(host, now, status)
     status_file.publish(host, status, context, (registry.AGENT,) if now.at_boot else ())
     if keep:
@@ -227,16 +229,16 @@ def publish(host: Host, now: Tick, status: Status, context: Context, *, keep: bo
 
 
 def write_metrics(host: Host, now: Tick, status: Status) -> None:
-    """Write the metrics where they are due. A new error of them is logged and published; it fails no tick."""
+    """Write the metrics if they are due. An error does not fail the tick: it is published, and logged when it is new."""
     before = now.previous
     status["pause_error"], status["metrics_error"] = now.pause_error, before.get("metrics_error")
-    # Counters alone are no reason to write: ticks that fail would write each time.
+    # Changed counters alone are no reason to write: each tick that fails counts an error, and would write.
     moving = {"time": 0, "time_since_boot": 0, "totals": 0}
     same = {**before, **moving} == {**status, **moving}
     if same and before["time"] // recorded_inputs.METRICS_SECONDS == status["time"] // recorded_inputs.METRICS_SECONDS:
         return
 
-    from ..host.agent import metrics_file  # Once a minute, or where something changed.
+    from ..host.agent import metrics_file  # Once a minute, or if something changed.
 
     said = metrics_file.publish(host, status, now.began)
     if said and said != status["metrics_error"]:
@@ -245,14 +247,14 @@ def write_metrics(host: Host, now: Tick, status: Status) -> None:
 
 
 def plan_node(host: Host, context: Context, *, trigger: str = "") -> Plan:
-    """The plan of the profile and, where the agent is installed, of its own units."""
+    """The plan of the profile and, if the agent is installed, of the agent's units."""
     plan = planning.plan_profile(host, context)
     options = agent_install.installed(host) if context.in_tick else None
     return plan if options is None else planning.joined(plan, planning.plan_agent(host, options, trigger=trigger))
 
 
 def broken_profile(error: CorralError) -> Change:
-    """A declared profile that cannot be applied, or went back, as a drift item."""
+    """The drift item for a declared profile that cannot be applied, or from which the node went back."""
     said = str(error).replace("\n", "; ")
     reason = f"the profile applied last stays in force: {said}"
     sides = (
@@ -277,7 +279,7 @@ def report_error(host: Host, now: Tick, error: t.Optional[CorralError]) -> int:
 
 
 def report_unreadable(host: Host, now: Tick, error: Unreadable) -> int:
-    """Publish that the node could not be looked at, and log it when it is new. Little is read for it: the same may fail again."""
+    """Publish that the node could not be observed, and log that when it is new. Little is read for this, since a read may fail again."""
     outcome = Outcome(Plan(None, (), (), frozenset()), (), (applying.unreadable(error),))
     log(outcome, now)
     publish_unreadable(host, outcome, now)
@@ -285,7 +287,7 @@ def report_unreadable(host: Host, now: Tick, error: Unreadable) -> int:
 
 
 def publish_unreadable(host: Host, outcome: Outcome, now: Tick, *, logged: bool = True) -> None:
-    """Publish an outcome of which nothing is known of the node."""
+    """Publish the outcome of a pass that could not read the node."""
     before = now.previous
     status = status_file.status(host, None, outcome, before, paused=before.get("paused"), logged=logged)
     try:
@@ -296,7 +298,7 @@ def publish_unreadable(host: Host, outcome: Outcome, now: Tick, *, logged: bool 
 
 
 def log(outcome: Outcome, now: Tick) -> None:
-    """One journal line per change, and one per drift item that is new or gone."""
+    """Write a journal line for each change, each new drift item and a new error."""
     for change in outcome.applied:
         notice(f"changed {change_text.described(change)}")
     before = now.previous.get("items", [])

@@ -23,7 +23,7 @@ FAILS = "does not start again (status 215/CPUAFFINITY)"
 
 
 def notes(host: Host, context: Context) -> t.Iterator[str]:
-    """A line for each service with such a setting, and one for systemd's own default."""
+    """A line for each service with such a setting, and a line if systemd's default is such a setting."""
     if context.profile.cpu is None:
         return
     wanted = slices.wanted_cpus(context.profile.cpu, context.pools, context.grants)
@@ -33,7 +33,7 @@ def notes(host: Host, context: Context) -> t.Iterator[str]:
     units = {name.removesuffix(".d") for base in systemd.LOAD_PATH for name in host.names_like(base, ends)}
     files = systemd.UnitFiles(host, units)
     rows = [(unit, files.settings(unit, SETTING), unit) for unit in sorted(units - placed)]
-    # The default of each service that sets none.
+    # The default for each service without CPUAffinity=.
     rows.append(("a service without CPUAffinity= of its own", systemd.system_settings(host, SETTING), "any.service"))
     for who, settings, unit in rows:
         cpus = systemd.merged_cpus(settings) if settings else None

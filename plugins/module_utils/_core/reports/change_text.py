@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """Changes and outcomes as text: plans, drift, the diff of Ansible. No other module renders a change.
 
-The fleet's report cannot call this: modules return the text with the data, as ``text`` of each change.
+The fleet's report cannot call this module, so Ansible modules return the text with the data: ``text`` of each change.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ def moment(since: float) -> str:
 
 
 def lines(changes: t.Sequence[Change], *, done: bool = False, since: t.Optional[Since] = None) -> list[str]:
-    """A plan or drift report as text; with ``since``, when each item was first seen, where that is known."""
+    """A plan or drift report as text, with the time when an item was first seen if ``since`` has it."""
     return [*(line(change) + seen(change, since or {}) for change in changes), recap(changes, done=done)]
 
 
 def seen(change: Change, since: Since) -> str:
-    """What is appended to the line of an item: when it was first seen; empty where that is not known."""
+    """The end of an item's line: the time when the item was first seen; "" if it is not known."""
     first = since.get(change.item())
     return "" if first is None else f" [since {moment(first)}]"
 
@@ -81,7 +81,7 @@ def plan_data(changes: t.Sequence[Change], since: Since) -> Plan:
 
 
 def dated(changes: t.Iterable[Change], since: Since) -> list[DriftItem]:
-    """Items of drift as JSON; ``since`` is null for one that was not seen before."""
+    """Items of drift as JSON; ``since`` is null for an item that was not seen before."""
     return [{**with_text(change), "since": since.get(change.item())} for change in changes]
 
 
@@ -98,7 +98,7 @@ def outcome_data(outcome: Outcome, since: Since) -> Run:
 
 
 def outcome_lines(outcome: Outcome, since: t.Optional[Since] = None) -> list[str]:
-    """An outcome as text; with ``since``, when each item that still differs was first seen, where that is known."""
+    """An outcome as text, with the time when an item that still differs was first seen if ``since`` has it."""
     shown = lines(outcome.applied, done=True) if outcome.applied or not outcome.remaining else []
     if outcome.remaining:
         shown += ["what still differs:", *lines(outcome.remaining, since=since)]
@@ -108,7 +108,7 @@ def outcome_lines(outcome: Outcome, since: t.Optional[Since] = None) -> list[str
 
 
 def leftovers(outcome: Outcome) -> list[str]:
-    """What a run could not restore, a line each."""
+    """A line for each target that a run could not restore."""
     return [f"could not be brought back: {leftover}" for leftover in outcome.leftovers]
 
 
@@ -124,7 +124,7 @@ def refused(outcome: Outcome) -> str:
 
 
 def diff(changes: t.Sequence[Change]) -> dict[str, str]:
-    """Ansible's diff: the same lines before and after, one per property that differs."""
+    """Ansible's diff: a line for each property that differs, with its value before and after."""
 
     def side(change: Change, value: t.Optional[str]) -> str:
         return f"{change.manager} {change.subject} {change.property}: {'absent' if value is None else value}\n"

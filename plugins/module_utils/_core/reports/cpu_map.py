@@ -46,9 +46,9 @@ def cpu_map(
     colour: bool = False,
     unused: t.Container[str] = (),
 ) -> list[str]:
-    """The machine as a picture: a row per NUMA node, a block per core, a letter per thread; then the pools, and who has CPUs.
+    """The machine as a picture: a row per NUMA node, a block per core, a letter per thread; then the pools, and the workloads with CPUs.
 
-    Of the workloads in ``unused`` no process runs on the CPUs that they have.
+    The workloads in ``unused`` have no process on their CPUs.
     """
 
     def letter(cpu: int) -> str:
@@ -70,9 +70,9 @@ def cpu_map(
 def map_in_force(
     topology: Topology, now: t.Mapping[int, Assignment], declared: t.Mapping[int, Assignment]
 ) -> list[str]:
-    """The same map by the present assignments of the CPUs; empty if all are as declared.
+    """The map with the present assignments of the CPUs; empty if all are as declared.
 
-    A letter is small where the profile has the CPU in another pool, or gives it to another workload; ? is a CPU in no pool.
+    A small letter means that the profile has the CPU in another pool or gives it to another workload. ? is a CPU in no pool.
     """
     differs = frozenset(cpu for cpu in topology.online if now.get(cpu) != declared.get(cpu))
     if not differs:
@@ -101,7 +101,7 @@ def map_in_force(
 
 
 def of_owners(owners: t.Mapping[str, frozenset[int]], unused: t.Container[str] = ()) -> str:
-    """Which workload has which CPUs, in brackets; "" for none."""
+    """The workloads with their CPUs, in brackets; "" without workloads."""
     listed = [
         f"{name} {cpuset.format(cpus)}{' unused' if name in unused else ''}"
         for name, cpus in sorted(owners.items(), key=lambda one: min(one[1]))
@@ -111,10 +111,10 @@ def of_owners(owners: t.Mapping[str, frozenset[int]], unused: t.Container[str] =
 
 
 def picture(topology: Topology, letter: t.Callable[[int], str], *, colour: bool = False) -> list[str]:
-    """The rows of a map, with the letter that each CPU has. | is between cores that share no L3 cache."""
+    """The rows of a map, with the letter of each CPU. A | separates cores that share no L3 cache."""
     most = max((len(core) for core in topology.cores), default=1)
     per_line = min(CORES_PER_LINE, max(1, THREADS_PER_LINE // most))
-    # Bars between caches, and CPUs whose numbers are no ranges, make a row wider: all rows have fewer cores then.
+    # Bars between caches, and CPU numbers that form no range, make a row wider: then all rows have fewer cores.
     while per_line > 1 and max(map(len, rows_of(topology, letter, per_line)), default=0) > COLUMNS:
         per_line //= 2
 
@@ -126,7 +126,7 @@ def picture(topology: Topology, letter: t.Callable[[int], str], *, colour: bool 
 
 
 def rows_of(topology: Topology, letter: t.Callable[[int], str], per_line: int) -> list[str]:
-    """The rows of a map with so many cores on each."""
+    """The rows of a map with at most ``per_line`` cores on each."""
 
     nodes = {node.id: node.cpus for node in topology.numa.values()} or {0: topology.online}
     names = list(topology.sockets)
@@ -150,7 +150,7 @@ def rows_of(topology: Topology, letter: t.Callable[[int], str], per_line: int) -
             drawn = OTHER_CACHE.join(" ".join(group) for group in groups)
             row = f"{name:<8} {drawn}   CPUs {cpuset.format(frozenset().union(*part))}"
             within = sorted({sockets[cpu] for core in part for cpu in core if cpu in sockets})
-            known = [names[one] for one in within if not names[one].startswith("?")]  # "?0": the kernel says no id
+            known = [names[one] for one in within if not names[one].startswith("?")]  # "?0": the kernel gives no id
             where = f"   socket {', '.join(known)}" if len(names) > 1 and known else ""
             rows.append(row + where)
         if not cores:

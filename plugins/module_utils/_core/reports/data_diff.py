@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What differs between two pieces of plain data, by path: of two machines, or of one at two times."""
+"""The differences between two JSON documents by path: of two machines, or of one machine at two times."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ..model.values.printable_text import printable_fields
 from ..model.values.records import NamedTuple
 from . import value_text
 
-# Other at each look, whatever the node is like.
+# Keys that are not compared: times, and the version of the JSON.
 MOMENTS = frozenset({"time", "since", "age", "seconds", "last_in_sync", "schema"})
-# A row of a list is the same row on both sides by the first of these that every row has.
+# The first of these keys that every row of a list has names the rows: rows of the same name are compared.
 NAMES = ("host", "name", "id", "subject", "path", "file")
 
 
@@ -54,7 +54,7 @@ def leaves(data: t.Any, path: str) -> t.Iterator[tuple[str, str]]:
 
 
 def shown_text(text: str) -> str:
-    """A text, in quotes where it reads like a number or a truth value, which is another one."""
+    """A text; in quotes if it would else read like a number, a truth value or null."""
     try:
         is_other = json.loads(text) is None or isinstance(json.loads(text), (bool, int, float))
     except (ValueError, RecursionError):
@@ -63,7 +63,7 @@ def shown_text(text: str) -> str:
 
 
 def list_text(data: t.Any) -> str:
-    """Ascending numbers as the kernel writes CPUs, lists of these with " | " between them; "" for anything else."""
+    """A list of ascending numbers as a CPU list, a list of such lists with " | " between them; "" for other data."""
     if isinstance(data, list) and data and all(isinstance(one, list) for one in data):
         texts = [list_text(one) for one in data]
         return " | ".join(texts) if all(texts) else ""
@@ -75,7 +75,7 @@ def list_text(data: t.Any) -> str:
 
 
 def named_rows(data: t.Any) -> list[tuple[str, t.Any]]:
-    """The rows of a list with their names; nothing for anything else. Equal names are numbered."""
+    """The rows of a list with their names; empty for other data. Equal names are numbered."""
     if not isinstance(data, list) or not data or not all(isinstance(row, dict) for row in data):
         return []
     key = next((name for name in NAMES if all(isinstance(row.get(name), (str, int)) for row in data)), None)

@@ -19,7 +19,7 @@ if t.TYPE_CHECKING:
 
 
 def to_data(found: Inventory, grants: t.Sequence[Grant]) -> dict[str, t.Any]:
-    """The fields of command_shapes.Devices, but for ``schema``: the declared resources, then others of which workloads have some."""
+    """The fields of command_shapes.Devices without ``schema``: the declared resources, then other resources of granted devices."""
     held = holders(grants)
     return {
         "resources": [_resource(name, found.devices.get(name, ()), held.get(name, {})) for name in names(found, held)],
@@ -28,11 +28,11 @@ def to_data(found: Inventory, grants: t.Sequence[Grant]) -> dict[str, t.Any]:
     }
 
 
-Holders = t.Mapping[str, tuple[str, list[str]]]  # by id the workload and its containers
+Holders = t.Mapping[str, tuple[str, list[str]]]  # by id of a device: its workload, and the containers that have it
 
 
 def holders(grants: t.Iterable[Grant]) -> dict[str, dict[str, tuple[str, list[str]]]]:
-    """Who has which devices, by resource."""
+    """The holders of devices, by resource."""
     found: dict[str, dict[str, tuple[str, list[str]]]] = {}
     for grant in grants:
         for one in grant.devices:
@@ -53,7 +53,7 @@ def missing(devices: t.Iterable[Device], held: Holders) -> dict[str, str]:
 
 
 def is_whole(found: Inventory, grants: t.Sequence[Grant]) -> bool:
-    """Whether all devices are healthy, and all that workloads have are there. One that the machine uses is of no workload."""
+    """Whether all devices are healthy, and all granted devices exist. A device that the machine uses counts only if it is granted."""
     held = holders(grants)
     unhealthy = any(
         one.unhealthy and not (one.in_use and one.id not in held.get(name, ()))
@@ -92,7 +92,7 @@ def _data(one: Device, held: Holders) -> command_shapes.Device:
 
 
 def lines(found: Inventory, grants: t.Sequence[Grant]) -> list[str]:
-    """The table of ``corral devices``, and what it has to say beside it."""
+    """The table of ``corral devices``, and lines for its problems and notes."""
     held = holders(grants)
     table = [("resource", "device", "numa", "driver", "state", "workload", "parts")]
     for name in names(found, held):

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Since when each item of drift has been seen.
+"""The time when each item of drift was first seen.
 
-The agent's status has it, and is lost with a reboot. So the times are also in a file that stays, written when an item
-comes or goes: a node in sync has no such file.
+The agent's status has these times, and a reboot deletes it. So they are also in a file that survives a reboot. The file
+is written when an item comes or goes; a node in sync has no such file.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from ..host import state
 from ..host.files import Host
 
 Item = tuple[str, str, str]  # manager, subject, property: see Change.item
-LARGEST = 2**40  # of a time; what is larger is none
+LARGEST = 2**40  # all times are smaller
 
 
 def read(host: Host) -> dict[Item, int]:
-    """When each item was first seen (epoch seconds), by the file; rows that Corral did not write are left out."""
+    """When each item was first seen (epoch seconds), from the file; rows of another form are left out."""
     return rows(state.read_json(host, state.SINCE))
 
 
 def rows(data: t.Any) -> dict[Item, int]:
-    """The times in a file's data, by what they are of."""
+    """The times in a file's data, by item."""
     return {(row[0], row[1], row[2]): row[3] for row in data if is_row(row)} if isinstance(data, list) else {}
 
 
@@ -42,12 +42,12 @@ def is_row(row: t.Any) -> bool:
 
 
 def keep(host: Host, since: t.Mapping[Item, int], unplanned: t.Container[str] = ()) -> None:
-    """Keep the times of these items, and of no others. Writes when they differ from what is kept.
+    """Keep only the times of these items in the file; it is written if they differ from its times.
 
-    A disk that is full does not stop a tick: the status has them as well, until the next boot.
+    A full disk does not stop a tick: the status has the times too, until the next boot.
     """
     kept = read(host)
-    # Items of managers that did not plan now may differ still.
+    # Items of managers that did not plan in this run may still differ.
     since = {**{item: first for item, first in kept.items() if item[0] in unplanned}, **since}
     if since == kept:
         return
@@ -61,6 +61,6 @@ def keep(host: Host, since: t.Mapping[Item, int], unplanned: t.Container[str] = 
 
 
 def known(host: Host, status: t.Mapping[str, t.Any]) -> dict[Item, int]:
-    """When each item was first seen: by the last status (status_file.last_status), else by the file."""
+    """When each item was first seen: from the last status (status_file.last_status), else from the file."""
     items = {(row["manager"], row["subject"], row["property"]): row["since"] for row in status.get("items", ())}
     return {**read(host), **items}

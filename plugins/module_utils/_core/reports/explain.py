@@ -27,7 +27,7 @@ UNKNOWN_ORIGIN = "-"
 def to_data(
     context: Context, changes: t.Sequence[Change], since: t.Optional[change_text.Since] = None
 ) -> ExplainedPlan:
-    """All of it as JSON data; ``since`` of a change is null where it was not seen before."""
+    """The explanation as JSON data; ``since`` of a change is null if the change was not seen before."""
     declared = context.declared
     keys: dict[str, Key] = {
         path: {"value": value, "origin": context.origins.get(path)}
@@ -45,7 +45,7 @@ def to_data(
 
 
 def lines(context: Context, changes: t.Sequence[Change], since: t.Optional[change_text.Since] = None) -> list[str]:
-    """All of it as text."""
+    """The explanation as text."""
     found = to_data(context, changes)
     keys = [(f"  {path}", shown(key["value"]), key["origin"] or UNKNOWN_ORIGIN) for path, key in found["keys"].items()]
     here = [
@@ -69,7 +69,7 @@ def lines(context: Context, changes: t.Sequence[Change], since: t.Optional[chang
 
 
 def asked_by(change: Change, context: Context) -> t.Optional[AskedBy]:
-    """The key, or the section, that a change follows from, and its origin; None where it follows from no key."""
+    """The key or section that a change follows from, and its origin; None if the change follows from no key."""
     origins = context.origins or dict.fromkeys(compose.leaves_of(profile.to_data(context.declared)), "")
     key = registry.manager(change.manager).key_of(change, context.declared)
     if key is None or not any(leaf == key or leaf.startswith((f"{key}.", f"{key}[")) for leaf in origins):

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The results of the last passes, as ``corral status`` shows them."""
+"""The results of the last passes of garbage collection, as ``corral status`` shows them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .text_table import aligned
 
 
 def lines(host: Host) -> list[str]:
-    """The last passes of garbage collection; empty where no pass was made. What they left undone is drift."""
+    """The last passes of garbage collection as text; empty without a pass. Drift names what the passes left."""
     status = state.read_published(host, state.GC_STATUS)
     if status is None:
         return []
@@ -27,7 +27,7 @@ def lines(host: Host) -> list[str]:
 
 
 def lines_of(status: t.Mapping[str, t.Any], now: float) -> list[str]:
-    """gc.json as text. Raises ArithmeticError, LookupError, TypeError or ValueError where it is not as Corral writes it."""
+    """gc.json as text. Raises ArithmeticError, LookupError, TypeError or ValueError for data of another form."""
     table = []
     images, containers, totals = status["images"], status["containers"], status["totals"]
     for disk in images["file_systems"] if images else ():

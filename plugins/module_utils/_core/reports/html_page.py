@@ -15,7 +15,7 @@ import typing as t
 
 from ..model.values.records import NamedTuple
 
-# As the fleet's report, playbooks/templates/fleet.html.j2.
+# The style of the fleet's report, playbooks/templates/fleet.html.j2.
 STYLE = """\
 :root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif; --line: #8884; }
 body { max-width: 76rem; margin: 2rem auto; padding: 0 1rem; }
@@ -64,7 +64,7 @@ def page(title: str, summary: t.Sequence[str], parts: t.Sequence[Part]) -> str:
 
 
 def listed(lines: t.Sequence[str], kind: str = "") -> str:
-    """Lines as a list; "" for none."""
+    """Lines as an HTML list; "" without lines."""
     if not lines:
         return ""
     rows = "\n".join(f"<li><code>{escaped(line)}</code></li>" for line in lines)
@@ -84,5 +84,5 @@ def table(head: t.Sequence[str], rows: t.Sequence[t.Sequence[str]], caption: str
 
 
 def escaped(text: str) -> str:
-    """Text of a node as HTML; control characters, which a page must not have, are shown as a sign."""
+    """Text of a node as HTML. Control characters, which a page must not have, become U+FFFD."""
     return html.escape("".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text))

@@ -26,7 +26,7 @@ from ..pipeline.kubelet_mending import Mended
 from . import change_text
 from .text_table import aligned
 
-# What a device manager does with a file that it cannot read.
+# What the kubelet's device manager does with a state file that it cannot read.
 BEGIN_WITHOUT = "begin without it"
 
 if t.TYPE_CHECKING:
@@ -44,7 +44,7 @@ if t.TYPE_CHECKING:
 
 
 def to_data(found: Inspection, mended: t.Sequence[str] = ()) -> KubeletReport:
-    """The inspection as JSON, and what was mended before it."""
+    """The inspection as JSON, with the lines about ``mended`` containers."""
     settings = found.config.settings()
     return {
         "schema": SCHEMA,
@@ -88,18 +88,18 @@ def file_data(one: File) -> KubeletFile:
 
 
 def setting_data(found: Inspection, one: Setting) -> KubeletSetting:
-    """A key as JSON, with the time from which on what sets it can be in force: a file's last change, or a flag's process."""
+    """A key as JSON. ``since``: the last change of the file that sets the key, or the start of the process with its flag."""
     since = found.began if one.origin.startswith("--") else found.changed.get(one.origin)
     return {"value": one.value, "origin": one.origin, "since": int(since) if since else None}
 
 
 def difference_data(one: Difference) -> KubeletDifference:
-    """A key that the running kubelet has otherwise, as JSON."""
+    """A key that has another value in the running kubelet, as JSON."""
     return {"key": one.key, "running": one.wanted, "configured": one.actual, "origin": one.origin}
 
 
 def mended_lines(mended: t.Iterable[Mended]) -> list[str]:
-    """The containers whose CPUs were set, or why they could not be, as text."""
+    """A line for each container: its CPUs before and after, or why they could not be set."""
     return [
         f"{one.container.pod_name} {one.container.name}: "
         + (one.error or f"CPUs {cpuset.format(one.container.cpus)} -> {cpuset.format(one.wanted)}")
@@ -108,7 +108,7 @@ def mended_lines(mended: t.Iterable[Mended]) -> list[str]:
 
 
 def amounts(found: Inspection) -> list[tuple[Amount, t.Optional[Amount]]]:
-    """Each resource as it is, and as it will be once the profile is applied (None: no profile says)."""
+    """Each resource now, and once the profile is applied (None: the profile does not tell)."""
     if found.outlook is None:
         return []
     then = {one.resource: one for one in found.outlook.then or ()}
@@ -164,7 +164,7 @@ def finding_text(one: Finding) -> str:
 
 
 def dated_text(found: Inspection, one: Finding) -> str:
-    """A finding on one line, with when it was first seen where that is known."""
+    """A finding on one line, with the time when it was first seen, if known."""
     first = found.since.get(one.item())
     return finding_text(one) + ("" if first is None else f" [since {change_text.moment(first)}]")
 
@@ -177,11 +177,11 @@ def lines(found: Inspection) -> list[str]:
     if found.drift:
         said += ["", "differs from the declared profile:", *(f"  {drift_text(found, one)}" for one in found.drift)]
     said += ["", *(finding_lines(found) or ["no assignment leaks, no CPUs overlap"])]
-    return list(map(printable_text.printable, said))  # Paths of files are read as they are.
+    return list(map(printable_text.printable, said))  # The path of a file may have any character.
 
 
 def configuration_lines(found: Inspection) -> list[str]:
-    """The process, what is wrong with its configuration, and the keys that are not the default."""
+    """The process, the problems of its configuration, and the keys that a file or a flag sets."""
     said = [f"kubelet: process {found.pid}" if found.pid else "kubelet: does not run"]
     said += [f"{path} was changed after the running kubelet began: restart it to have it read" for path in found.newer]
     said += [
@@ -207,19 +207,19 @@ def assignment_lines(found: Inspection) -> list[str]:
 
 
 def finding_lines(found: Inspection) -> list[str]:
-    """The findings. Without the assignments of CPUs nothing can be found: that is not the same as nothing wrong."""
+    """The findings. If the CPU assignments cannot be read, a line says that it is unknown whether something is wrong."""
     unread = [one.path for one in found.refusals if found.cpus is None and one.path.endswith("/cpu_manager_state")]
     unknown = [f"unknown whether assignments leak or CPUs overlap: {path} cannot be read" for path in unread]
     return [dated_text(found, one) for one in found.findings] + unknown
 
 
 def drift_text(found: Inspection, one: Change) -> str:
-    """An item of drift on one line, with when it was first seen where that is known."""
+    """An item of drift on one line, with the time when it was first seen, if known."""
     return change_text.line(one) + change_text.seen(one, found.drift_since)
 
 
 def sizing_rows(found: Inspection) -> list[tuple[str, str, str]]:
-    """Resources with what pods may have of them, and what a rollout of the declared profile makes of that."""
+    """Each resource with the amount that pods may have, and that amount under the declared profile if it differs."""
     rows = []
     for now, then in amounts(found):
         changes = then is not None and then.allocatable != now.allocatable
@@ -229,7 +229,7 @@ def sizing_rows(found: Inspection) -> list[tuple[str, str, str]]:
 
 
 def of_file(one: File) -> str:
-    """A state file in a word, or the kubelet's refusal."""
+    """The version of a state file, or what the kubelet would do with the file, and why."""
     if one.refusal:
         return f"the kubelet would {BEGIN_WITHOUT if one.starts else 'not start'}: {one.refusal}"
     if one.version == f"checksum {state_files.WRONG}":
@@ -238,7 +238,7 @@ def of_file(one: File) -> str:
 
 
 def assignments(state: CpuState) -> list[str]:
-    """The exclusive CPUs of containers, and the shared ones."""
+    """The shared CPUs, and the exclusive CPUs of pods and containers."""
     rows = [("shared", cpuset.format(state.default) or "none", "")]
     rows += [("pod", cpuset.format(own), pod) for pod, own in sorted(state.pods.items())]
     rows += [
@@ -250,7 +250,7 @@ def assignments(state: CpuState) -> list[str]:
 
 
 def device_assignments(entries: t.Iterable[DeviceEntry]) -> list[str]:
-    """Which container has which devices, by resource, each with its NUMA node."""
+    """A line for each resource of a container: the devices with their NUMA nodes."""
     rows = []
     for one in sorted(entries, key=lambda one: (one.resource, one.pod, one.container)):
         own = [f"{name} (NUMA node {node})" if node >= 0 else name for node, ids in one.devices.items() for name in ids]

@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """The machine as a drawing (SVG 1.1): sockets, NUMA nodes, caches, cores and threads, each thread in the colour of its pool.
 
-The drawing needs nothing from elsewhere. Pools have letters beside their colours, and each thread has a title for a screen reader.
+The drawing loads no other file. Pools have letters beside their colours, and each thread has a title for a screen reader.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from ..model.values import cpuset
 from ..model.values.records import NamedTuple
 from .cpu_map import LETTERS
 
-THREAD, GAP, HEAD = 30, 6, 18  # pixels: a thread's side, between boxes, for a box's title
+THREAD, GAP, HEAD = 30, 6, 18  # pixels: the side of a thread, the gap between boxes, the height of a box's title
 PER_ROW = 8  # cores in a cache's box
 MOST_WIDE = 1100
-# White text on each of them has a contrast of at least 4.5 (WCAG 2.2, 1.4.3).
+# White text on each colour of a thread has a contrast of at least 4.5 (WCAG 2.2, 1.4.3).
 STYLE = """\
 .machine { font: 11px ui-monospace, monospace; }
 .machine .box { fill: none; stroke: #8888; } .machine .core { fill: #8882; stroke: none; }
@@ -33,7 +33,7 @@ STYLE = """\
 
 
 class Box(NamedTuple):
-    """A drawn part: its size in pixels, and what draws it at a position (x, y)."""
+    """A drawn part: its size in pixels, and the function that draws it at a position (x, y)."""
 
     width: int
     height: int
@@ -47,9 +47,9 @@ def drawing(
     *,
     title: str = "CPUs of the machine",
 ) -> str:
-    """The drawing. A thread whose assignment differs from the declared one has a frame, and a title with both.
+    """The drawing. A thread whose assignment differs from the declared one has a frame, and both assignments in its title.
 
-    Without assignments it shows the machine alone.
+    Without assignments the drawing shows only the machine.
     """
     wanted = assignments if declared is None else declared
 
@@ -120,7 +120,7 @@ def legend_lines(
 
 
 def machine(topology: Topology, thread: t.Callable[[int], Box]) -> Box:
-    """The boxes of a machine, the outer ones first; a level with one part that says nothing is left out."""
+    """The box of a machine, with boxes for its sockets, NUMA nodes, L3 caches, cores and threads. An unknown L3 cache has no box."""
 
     def core(cpus: frozenset[int]) -> Box:
         return framed("", beside([thread(cpu) for cpu in sorted(cpus)], 0), "core", 0)
@@ -151,7 +151,7 @@ def machine(topology: Topology, thread: t.Callable[[int], Box]) -> Box:
 
 
 def sockets(topology: Topology) -> list[tuple[str, frozenset[int]]]:
-    """The sockets with online CPUs. Online CPUs whose socket is not known are in one named "unknown"."""
+    """The sockets with online CPUs. Online CPUs whose socket is not known are in a socket named "unknown"."""
     found = [(name, cpus) for name, cpus in topology.sockets.items() if cpus & topology.online]
     rest = topology.online.difference(*(cpus for dummy, cpus in found))
     return [*found, *([("unknown", rest)] if rest else [])]

@@ -18,7 +18,7 @@ if t.TYPE_CHECKING:
 
 
 def rows(topology: Topology) -> list[NumaNode]:
-    """Each NUMA node, in the order of their numbers; memory is null where the kernel does not report it."""
+    """The NUMA nodes in the order of their numbers; memory is null if the kernel does not report it."""
     return [
         {
             "node": node.id,

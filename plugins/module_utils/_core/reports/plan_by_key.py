@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A plan by the keys of the profile: the keys that were edited, each with what changes on the node because of it.
+"""A plan by the keys of the profile: each edited key with the changes on the node that follow from it.
 
-What the profile before would change as well is drift: the node differs from the profile that it has applied already. The texts of
-Corral's own units are none of it: another release of the collection writes others, and no profile says what is in them.
+A change that the profile applied before would make as well is drift. A change of one of Corral's own units follows from no key, and is not
+drift: another release of the collection writes other units.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def of_plan(
 ) -> list[EditedKey]:
     """The edited keys in the order of their paths with the lines of their changes, then drift and Corral's own units.
 
-    ``applied`` is the data of the profile that was applied before; None on a node that had none: each section is then one entry.
+    ``applied`` is the data of the profile that was applied before. If it is None, each section is one entry.
     ``drifted`` has the items (Change.item) by which the node differs from that profile.
     """
     declared = profile.to_data(context.declared)
@@ -70,12 +70,12 @@ def by_name(path: str, data: t.Mapping[str, t.Any]) -> str:
 
 
 def key_of(change: Change, context: Context) -> str:
-    """The key or section that a change follows from; "" where it follows from none."""
+    """The key or section that a change follows from; "" if it follows from no key."""
     return registry.manager(change.manager).key_of(change, context.declared) or ""
 
 
 def entry(kind: Kind, key: str, before: t.Any, after: t.Any, path: str, context: Context) -> EditedKey:
-    """An edited key, still without its changes; ``path`` is the key as the profile has it, by which its origin is known."""
+    """The entry of an edited key, without changes. ``path`` is the key as the profile has it; the origins are by this path."""
     origin = compose.origin_of(path, context.origins) if context.origins else ""
     return {
         "kind": kind,
@@ -94,7 +94,7 @@ def filled(
     keys: t.Sequence[str],
     drifted: t.Container[tuple[str, str, str]],
 ) -> list[EditedKey]:
-    """The entries with their changes, then one for drift and one for Corral's own units, where there is any of these."""
+    """The entries with their changes, then an entry for drift and an entry for Corral's own units, if these have changes."""
     drift, own = without_key("drift"), without_key("own")
     for change, key in zip(changes, keys):
         if change.item() in drifted:
@@ -108,16 +108,16 @@ def filled(
 
 
 def without_key(kind: Kind) -> EditedKey:
-    """An entry for what follows from no key that was edited."""
+    """An entry for changes that follow from no edited key."""
     return {
         "kind": kind, "key": "", "before": None, "after": None, "origin": None, "disruption": HARMLESS, "changes": [],
     }  # fmt: skip
 
 
 def nearest(entries: t.Sequence[EditedKey], key: str) -> t.Optional[EditedKey]:
-    """The entry of a key: its own, else the nearest one above or below it, else one of the same section, else the first.
+    """The entry of a key, else of the nearest key above or below it, else of a key in its section, else the first entry.
 
-    A change may follow from several keys, also of another section (isolated CPUs move when more are reserved); it is shown once.
+    A change may follow from several keys, also of other sections (isolated CPUs move when more are reserved); it is shown once.
     """
 
     def rank(one: EditedKey) -> tuple[bool, bool, bool, int]:
@@ -129,5 +129,5 @@ def nearest(entries: t.Sequence[EditedKey], key: str) -> t.Optional[EditedKey]:
 
 
 def is_within(path: str, above: str) -> bool:
-    """Whether a key lies below another one; "" is no key."""
+    """Whether the key ``path`` lies below the key ``above``; "" is no key."""
     return bool(above) and path.startswith((f"{above}.", f"{above}["))

@@ -42,7 +42,7 @@ if t.TYPE_CHECKING:
     )
     from ..model.values.vocabulary import Mode
 
-# What is read from the status that was published before.
+# The fields that are read from the previous status, with their shapes: see built_as().
 ITEM = {
     **dict.fromkeys(("manager", "subject", "property", "verdict", "reason", "location", "when", "disruption"), str),
     **dict.fromkeys(("actual", "wanted"), (str, None)),
@@ -60,17 +60,17 @@ BUILT_UPON = {
     "last_in_sync": (int, None),
     "hugepages": ([HUGEPAGES], None),
 }
-LARGEST = 2**40  # the largest of its numbers; a larger one is no time
+LARGEST = 2**40  # all numbers in a status are smaller
 
 
 def last_status(host: Host) -> dict[str, t.Any]:
-    """The status that was published last; empty where there is none, or where it is not as Corral writes it."""
+    """The status that was published last; empty if there is no status, or if it is not as Corral writes it."""
     status = state.read_published(host, state.STATUS)
     return t.cast("dict[str, t.Any]", status) if built_as(status, BUILT_UPON) else {}
 
 
 def built_as(value: t.Any, shape: t.Any) -> bool:
-    """Whether JSON data has these keys with values of these shapes: types, [items], {keys}, (one, or another), None."""
+    """Whether JSON data has a shape: a type, [the shape of each item], {key: shape}, (alternative shapes), or None."""
     if isinstance(shape, dict):
         return isinstance(value, dict) and all(built_as(value.get(key), inner) for key, inner in shape.items())
     if isinstance(shape, list):
@@ -92,11 +92,11 @@ def status(
     paused: t.Optional[RenderedPause] = None,
     logged: bool = True,
 ) -> Status:
-    """What /run/corral/status.json holds. ``since`` of an item is kept for as long as the item stays.
+    """The data of /run/corral/status.json. ``since`` of an item is kept for as long as the item stays.
 
-    ``logged``: the journal gets a line for each new item (a tick); else items without such a line are marked.
+    ``logged``: the caller (a tick) writes a journal line for each new item; else the items without a line are marked.
 
-    Without a context nothing was observed: counts are left out then, rather than being zero.
+    Without a context nothing was observed: then counts are null, not zero.
     """
     since = drift_since.known(host, previous) if outcome.remaining and context else {}
     now = int(host.now())
@@ -113,7 +113,7 @@ def status(
     ]
     seen = Seen() if context is None else seen_of(host, context, outcome.remaining)
     totals, options = previous.get("totals", {}), agent_install.installed(host) if context or error else None
-    # Little is read where something cannot be; and an agent whose file is lost runs on.
+    # After a failed read little more is read; and an agent whose file is lost still runs with its interval.
     as_before = not (context or error) or (options is None and pause_file.ticks(host))
     last: LastChanged = {"time": now, "changes": [change_to_dict(change) for change in outcome.applied]}
     return {
@@ -136,7 +136,7 @@ def status(
             "errors": totals.get("errors", 0) + bool(said),
         },
         "last_changed": last if outcome.applied else previous.get("last_changed"),
-        # null while it is: it is now.
+        # null while the node is in sync
         "last_in_sync": None
         if not (items or said)
         else previous.get("time" if previous.get("in_sync") else "last_in_sync"),
@@ -151,7 +151,7 @@ def status(
 
 
 class Seen(NamedTuple):
-    """What the status tells of the node and of the profile; nothing where nothing was observed."""
+    """The part of a status about the node and its profile; empty if the node was not observed."""
 
     name: t.Optional[str] = None
     mode: t.Optional[Mode] = None
@@ -163,7 +163,7 @@ class Seen(NamedTuple):
 
 
 def seen_of(host: Host, context: Context, remaining: t.Sequence[Change]) -> Seen:
-    """What the status tells of a node that was observed."""
+    """The part of a status about an observed node and its profile."""
     return Seen(
         context.profile.name,
         context.profile.mode,
@@ -191,9 +191,9 @@ def unconfirmed(host: Host) -> t.Optional[RenderedUnconfirmed]:
 
 
 def enforcement(host: Host, context: Context, remaining: t.Sequence[Change]) -> t.Optional[str]:
-    """How other processes are kept off isolated and exclusive CPUs; None where there are no such CPUs.
+    """Whether the kernel keeps other processes off isolated and exclusive CPUs, and why not; None without such CPUs.
 
-    By the kernel, or the reason why not: then only the slices that the profile names are kept off them.
+    If the kernel does not, only the slices that the profile names are kept off these CPUs.
     """
     cpu = context.profile.cpu
     if cpu is None or not (context.pools.isolated or context.pools.exclusive):
@@ -207,13 +207,13 @@ def enforcement(host: Host, context: Context, remaining: t.Sequence[Change]) -> 
 
 
 def lacking_partitions(host: Host, context: Context, remaining: t.Sequence[Change]) -> dict[str, str]:
-    """The slices that are to be partitions and are none, and why."""
+    """The slices that should be partitions and are not, and why."""
     lacking = {one.subject: one.reason for one in remaining if one.property == partitions.PROPERTY}
     return {**lacking, **cpu_manager.refused_for_boot(host, context)}
 
 
 def in_force(host: Host, context: Context, remaining: t.Sequence[Change]) -> t.Optional[dict[str, str]]:
-    """The slices that are partitions, each with its kind, for whoever says so later; None where there are none."""
+    """The slices that are partitions, each with its kind, for later comparison with the kernel; None without them."""
     cpu = context.profile.cpu
     if cpu is None or not cgroup.unified(host):
         return None
@@ -261,7 +261,7 @@ def counts(changes: t.Sequence[Change]) -> dict[str, Verdicts]:
 
 
 def hugepage_rows(host: Host, context: Context) -> list[Hugepages]:
-    """The declared pools of hugepages: size, NUMA node (null: the machine's), pages wanted and pages there."""
+    """The declared pools of hugepages: size, NUMA node (null: the whole machine), declared pages and present pages."""
     return [
         {
             "size": page_text(row.size_kib),
@@ -274,13 +274,13 @@ def hugepage_rows(host: Host, context: Context) -> list[Hugepages]:
 
 
 def same(status: Status, previous: t.Mapping[str, t.Any]) -> bool:
-    """Whether a status says the same as the one that was published before; when each was made does not count."""
+    """Whether a status is the same as the previous status, apart from the times at which they were made."""
     moving = {"time": 0, "time_since_boot": 0}
     return text_of({**status, **moving}) == text_of({**previous, **moving})
 
 
 def text_of(status: t.Mapping[str, t.Any]) -> str:
-    """What the file holds."""
+    """The text of status.json."""
     return json.dumps(status, sort_keys=True) + "\n"
 
 
@@ -292,12 +292,12 @@ def publish(
     *,
     write_status: bool = True,
 ) -> bool:
-    """Write status.json, and the pools' files when they changed. Returns whether they did."""
+    """Write status.json, and the pools' files if the pools changed. Returns whether the pools changed."""
     lock.own_folder(host, state.RUN, 0o755)
     if write_status:
         host.write_file(state.STATUS, text_of(status))
     if context is None:
-        return False  # The node could not be looked at: what differed may differ still.
+        return False  # The node was not observed: items that differed may still differ.
     drift_since.keep(
         host, {(one["manager"], one["subject"], one["property"]): one["since"] for one in status["items"]}, unplanned
     )
@@ -305,7 +305,7 @@ def publish(
 
 
 def publish_pools(host: Host, context: Context) -> bool:
-    """Write the pools' files when they changed. Returns whether they did."""
+    """Write the pools' files if the pools changed. Returns whether the pools changed."""
     lock.own_folder(host, state.RUN, 0o755)
     shown: PublishedPools = {"schema": SCHEMA, **published_pools.to_dict(context.pools)}
     changed = False

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The published status as it may be said now: by its age, and by what the kernel shows of the partitions."""
+"""The published status as it holds now: judged by its age, and by the partitions that the kernel shows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from . import status_file
 
 
 def look_of(status: t.Mapping[str, t.Any]) -> Look:
-    """The look that a status rests on."""
+    """The look at the node from which a status was made."""
     since_boot, interval = (status.get(key) for key in ("time_since_boot", "interval"))
     return Look(
         int(status["time"]),
@@ -33,7 +33,7 @@ def look_of(status: t.Mapping[str, t.Any]) -> Look:
 
 
 def clocks(host: Host) -> tuple[float, float]:
-    """The time and the seconds since the boot: of a tree those of the machine as it was copied, where the copy shows them."""
+    """The time and the seconds since the boot. For a copy of a machine the seconds are from its /proc/uptime; infinite without it."""
     if host.answers:
         return host.now(), host.uptime()
     words = (host.read("/proc/uptime") or "").split()
@@ -41,18 +41,18 @@ def clocks(host: Host) -> tuple[float, float]:
 
 
 def stale(host: Host, status: t.Mapping[str, t.Any]) -> str:
-    """Why the status is too old to speak of the node now; "" where it is not."""
+    """Why the status is too old to describe the node now; "" if it is not."""
     return freshness.stale(look_of(status), *clocks(host), lambda: agent_now.ask(host))
 
 
 def age(host: Host, status: t.Mapping[str, t.Any]) -> t.Optional[int]:
-    """Seconds since the look; None where that is not known."""
+    """Seconds since the look; None if they are not known."""
     seconds = freshness.age(look_of(status), *clocks(host))
     return None if seconds is None or seconds == float("inf") else int(seconds)
 
 
 def judged(host: Host, status: dict[str, t.Any]) -> dict[str, t.Any]:
-    """The status as it holds now: ``stale``, ``in_sync`` and ``exclusive`` are of this moment."""
+    """The status as it holds now: ``stale``, ``in_sync`` and ``exclusive`` are judged anew."""
     why, lost = stale(host, status), lost_partitions(host, status)
     said = status.get("exclusive")
     gone = "".join(f", but not {unit}: {reason or 'its control group is gone'}" for unit, reason in lost.items())
@@ -65,7 +65,7 @@ def judged(host: Host, status: dict[str, t.Any]) -> dict[str, t.Any]:
 
 
 def lost_partitions(host: Host, status: t.Mapping[str, t.Any]) -> dict[str, str]:
-    """The slices that are no longer the partition of the status, with what the kernel shows now ("": no such slice)."""
+    """The slices that are no longer the kind of partition in the status, with what the kernel shows now ("": no such slice)."""
     published = status.get("partitions")
     found = {}
     for unit, kind in published.items() if isinstance(published, dict) else ():
@@ -77,9 +77,9 @@ def lost_partitions(host: Host, status: t.Mapping[str, t.Any]) -> dict[str, str]
 
 
 def item(host: Host) -> tuple[dict[tuple[str, str, str], int], tuple[Change, ...]]:
-    """The drift of an agent that has stopped looking at the node, with the time of its last look; nothing where it looks.
+    """The item of an agent that no longer looks at the node, and the time of its last look; nothing if the agent looks.
 
-    Without a status it has not looked since the boot, where a profile was applied.
+    If a profile was applied and there is no status, the agent has not looked since the boot.
     """
     status, options = status_file.last_status(host), agent_install.installed(host)
     if options is None or not (status or state.there(host, state.APPLIED)):

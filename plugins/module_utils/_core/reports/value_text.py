@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Values that fit on a line. Of two values that are compared, the difference stays visible."""
+"""Values that fit on a line. If two values are compared, their difference stays visible."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typing as t
 
 LIMIT = 100
 LINE = "; "  # between the lines of a file: see unit_file.settings
-BEFORE = 20  # characters that are shown before the first one that differs
+BEFORE = 20  # characters that are shown before the first difference
 
 
 def shorten(text: str, limit: int = LIMIT) -> str:
@@ -20,7 +20,7 @@ def shorten(text: str, limit: int = LIMIT) -> str:
 
 
 def compared(actual: t.Optional[str], wanted: t.Optional[str], limit: int = LIMIT) -> tuple[str, str]:
-    """Two values that differ, each short enough for a line; what they have in common may be left out for that ("…")."""
+    """Two values that differ, each short enough for a line; "…" may stand for parts that they have in common."""
     if actual is None or wanted is None:
         return ("absent" if actual is None else shorten(actual, limit)), (
             "absent" if wanted is None else shorten(wanted, limit)
@@ -38,7 +38,7 @@ def compared(actual: t.Optional[str], wanted: t.Optional[str], limit: int = LIMI
 
 
 def without(lines: t.Sequence[str], others: t.Container[str]) -> str:
-    """Lines, with "…" for each run of those that are among the others as well."""
+    """The lines, with "…" for each sequence of lines that are in ``others`` as well."""
     shown: list[str] = []
     for line in lines:
         if line not in others:
@@ -60,5 +60,5 @@ def window(text: str, start: int, limit: int) -> str:
 
 
 def counted(count: int, one: str, more: str = "") -> str:
-    """A number of things: "1 step", "2 steps"; ``more`` is the plural where it takes more than an s."""
+    """A number of things: "1 step", "2 steps"; ``more`` is the plural if it is not the word with an s."""
     return f"{count} {one if count == 1 else more or one + 's'}"

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The grants of workloads and the reasons, as text and as JSON data."""
+"""The grants of workloads and their reasons, as text and as JSON data."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EVICTED = "it runs without a grant, on shared CPUs and with its limits, until it
 
 
 def rows(found: Workloads) -> list[dict[str, t.Any]]:
-    """Each workload with its grant, as JSON data; ``state`` is granted, refused, or waiting for its start."""
+    """Each workload with its grant, as JSON data; ``state`` is granted, refused, waiting (for its start) or unknown."""
     by_name = {grant.workload: grant for grant in found.allocated.grants}
     refused = dict.fromkeys(found.status.evicted, EVICTED)
     refused.update((one.workload, one.message) for one in found.allocated.refusals)
@@ -45,7 +45,7 @@ def rows(found: Workloads) -> list[dict[str, t.Any]]:
 def row(
     name: str, need: t.Optional[ResourceRequirements], grant: t.Optional[Grant], refused: t.Mapping[str, str]
 ) -> dict[str, t.Any]:
-    """One workload."""
+    """The row of a workload."""
     waiting = "waiting" if need is None or need.workload.hold == RUNNING else "unknown"
     had = grant or Grant(name)
     asked = need or had
@@ -71,7 +71,7 @@ def row(
 
 
 def brief(one: t.Mapping[str, t.Any]) -> json_shapes.Workload:
-    """One workload as in status.json."""
+    """The fields of a row that status.json has."""
     return {
         "name": one["name"],
         "state": one["state"],
@@ -92,7 +92,7 @@ def devices_of(grant: Grant) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for one in grant.devices:
         ids = found.setdefault(one.resource, [])
-        if one.id not in ids:  # An app of a pod may have what an init container had.
+        if one.id not in ids:  # An app container of a pod may have a device that an init container had.
             ids.append(one.id)
     return found
 
@@ -129,9 +129,9 @@ def state_text(one: t.Mapping[str, t.Any]) -> str:
 
 
 def budget(context: Context) -> dict[str, json_shapes.Budget]:
-    """By resource what the node can give (``allocatable``), what is requested of it, and the sum of the limits.
+    """By resource, the amount that the node can give (``allocatable``), the sum of the requests, and the sum of the limits.
 
-    ``unlimited`` counts the workloads that may take what there is.
+    ``unlimited`` counts the workloads without a limit.
     """
     found = context.workloads
     if found is None:
@@ -147,7 +147,7 @@ def budget(context: Context) -> dict[str, json_shapes.Budget]:
             dict(grant.limits if resource == PIDS else grant.requests).get(resource, 0)
             for grant in found.allocated.grants
         ]
-        # Without a limit a workload may take what there is, but no device.
+        # Without a limit a workload may take any amount, but no device.
         default = 0 if is_device(resource) else None
         limited = [dict(grant.limits).get(resource, default) for grant in found.allocated.grants]
         result[resource] = {
@@ -173,15 +173,15 @@ def budget_lines(context: Context) -> list[str]:
 
 
 def unstarted(one: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The row of a workload that has no grant, with what a start would give it: nothing runs, and nothing was granted yet."""
+    """The row of a workload without a grant that shows what a start would give it: its state is waiting, not granted."""
     granted = one["state"] == "granted"
     return {**one, "state": "waiting" if granted else one["state"], "run": None, "since": None}
 
 
 def explained(context: Context, name: str, enforced: t.Optional[str] = None, *, if_started: bool = False) -> list[str]:
-    """Why a workload has its grant, or none, and what would help; ``enforced``: see status_file.enforcement().
+    """Why a workload has its grant, or no grant, and what would help; ``enforced``: see status_file.enforcement().
 
-    ``if_started``: it has no grant, and the context is the one that its start would lead to.
+    ``if_started``: the workload has no grant, and the context shows the node after its start.
     """
     found = context.workloads
     one = next((row for row in rows(found) if row["name"] == name), None) if found else None
@@ -230,7 +230,7 @@ def granted_lines(context: Context, found: Workloads, one: t.Mapping[str, t.Any]
 
 
 def device_text(name: str, devices: t.Optional[t.Sequence[Device]]) -> str:
-    """The id of a granted device, and why it is not healthy; ``devices`` are those of its resource, None if it is declared no longer."""
+    """The id of a granted device, and why it is not healthy. ``devices``: all of its resource; None if that is no longer declared."""
     if devices is None:
         return name
     device = next((one for one in devices if one.id == name), None)
@@ -239,7 +239,7 @@ def device_text(name: str, devices: t.Optional[t.Sequence[Device]]) -> str:
 
 
 def container_lines(need: t.Optional[ResourceRequirements], own: t.Mapping[str, str]) -> list[str]:
-    """The containers of a pod: the CPUs of each and, in the order of the profile, the device that gives it what it was granted."""
+    """A line for each container of a pod, in the order of the profile: its CPUs, and the CDI device that delivers its grant."""
     if need is None:
         return [f"container {name}: {cpus}" for name, cpus in own.items()]
     said = []
@@ -252,7 +252,7 @@ def container_lines(need: t.Optional[ResourceRequirements], own: t.Mapping[str, 
 
 
 def tenant_lines(need: ResourceRequirements) -> list[str]:
-    """Its tenant, and what that gives it by default."""
+    """A line with a workload's tenant and the defaults that the tenant gives it."""
     if need.member is None:
         return []
     given = [
@@ -263,7 +263,7 @@ def tenant_lines(need: ResourceRequirements) -> list[str]:
 
 
 def why_class(need: ResourceRequirements) -> str:
-    """Why it has its QoS class."""
+    """Why a workload has its QoS class."""
     if need.qos == qos.GUARANTEED:
         return "requests equal limits for CPU and memory"
     return (
@@ -274,7 +274,7 @@ def why_class(need: ResourceRequirements) -> str:
 
 
 def why_cpus(context: Context, need: ResourceRequirements, *, has_own: bool) -> str:
-    """Why it has exclusive CPUs or none; a run that has some keeps them when none are declared any longer."""
+    """Why a workload has exclusive CPUs, or shares CPUs. A run keeps its exclusive CPUs if they are no longer declared."""
     if need.cpus:
         return f"{need.cpus} of its own"
     if context.profile.cpu is None or context.profile.cpu.policy != "static":
