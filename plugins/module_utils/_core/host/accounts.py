@@ -13,23 +13,23 @@ from .files import Host
 
 
 def user_id(host: Host, number: t.Optional[int], name: t.Optional[str]) -> t.Optional[int]:
-    """The uid that a profile gives as a number or a name; None when it gives neither or the node does not know the name."""
+    """The uid of a profile's ``number`` or ``name``; None without both, and for a name that the node does not know."""
     return number if name is None else lookup(host, "/etc/passwd", name)
 
 
 def group_id(host: Host, number: t.Optional[int], name: t.Optional[str]) -> t.Optional[int]:
-    """The gid that a profile gives as a number or a name; None when it gives neither or the node does not know the name."""
+    """The gid of a profile's ``number`` or ``name``; None without both, and for a name that the node does not know."""
     return number if name is None else lookup(host, "/etc/group", name)
 
 
 def user_name(host: Host, number: int) -> str:
-    """The name of a uid in passwd(5); the number where the uid has no entry there."""
+    """The name of a uid in passwd(5); the uid as text if passwd has no entry for it."""
     lines = (line.split(":") for line in (host.read("/etc/passwd") or "").splitlines())
     return next((fields[0] for fields in lines if fields[2:3] == [str(number)]), str(number))
 
 
 def lookup(host: Host, path: str, name: str) -> t.Optional[int]:
-    """The id of ``name`` by its line's third field (passwd(5), group(5)); on a live node also from other sources (nsswitch.conf)."""
+    """The id of ``name``: the third field of its line in ``path`` (passwd(5), group(5)), else from other_sources()."""
     for line in (host.read(path) or "").splitlines():
         fields = line.split(":")
         if fields[0] == name and len(fields) > 2 and fields[2].isdecimal():
@@ -38,10 +38,7 @@ def lookup(host: Host, path: str, name: str) -> t.Optional[int]:
 
 
 def other_sources(host: Host, database: str, name: str) -> t.Optional[int]:
-    """The id of an account of a live node that is not in ``database`` (/etc/passwd, /etc/group); None for an unknown name.
-
-    The sources are those of nsswitch.conf(5).
-    """
+    """The id of a live node's account that ``database`` (/etc/passwd, /etc/group) lacks, by nsswitch.conf(5); None for an unknown name."""
     number = None
     if host.live:
         import grp

@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """Reading control groups, of either version (kernel: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/).
 
-systemd has one tree of units. In v2 this tree is in one hierarchy. In v1 there is one hierarchy for each controller, and name=systemd,
-which only groups processes; in hybrid mode systemd keeps name=systemd beside v2.
+systemd has one tree of units. In v2 this tree is in one hierarchy. v1 has one hierarchy for each controller, and the hierarchy
+name=systemd, which only groups processes; in hybrid mode systemd keeps name=systemd beside v2.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .files import Host
 
 ROOT = "/sys/fs/cgroup"
 CPUSETS = f"{ROOT}/cpuset"
-# The files of every control group of v1. Any other name is a controller's file or a group: only a look tells.
+# The files of every control group of v1. Any other name is a file of a controller, or a control group.
 FILES_V1 = frozenset({"cgroup.clone_children", "cgroup.procs", "notify_on_release", "tasks"})
 
 
@@ -38,7 +38,7 @@ def unified(host: Host) -> bool:
 
 
 def units(host: Host) -> str:
-    """The root of the hierarchy in which systemd keeps processes by unit."""
+    """The root of the hierarchy in which each unit of systemd has a control group."""
     return ROOT if unified(host) else f"{ROOT}/systemd"
 
 
@@ -84,13 +84,13 @@ def partition_file(unit: str) -> str:
 
 
 def partition(host: Host, unit: str) -> t.Optional[str]:
-    """The state of a unit's partition in the kernel: "member", "root", "root invalid (why)"; None without such a file."""
+    """A unit's cpuset.cpus.partition, such as "member", "root" or "root invalid (why)"; None without this file."""
     text = host.read(partition_file(unit))
     return None if text is None else text.strip()
 
 
 def cpu_list(text: t.Optional[str]) -> t.Optional[frozenset[int]]:
-    """A kernel CPU list as a set; None without a text, or for a text that is no list."""
+    """The CPUs of a kernel CPU list; None without a text, or for a text that is no list."""
     if text is None:
         return None
     try:
@@ -116,12 +116,12 @@ def service_runs(host: Host, service: str) -> bool:
     return populated_at(host, service_group(host, service))
 
 
-# Slices that hold no system service below their first level: pods, users and workloads of Corral have many slices, which come and go.
+# Beginnings of the names of slices for pods, users and workloads of Corral: their many inner slices hold no system service.
 MANY = ("kubepods", "user.", "corral")
 
 
 def service_group(host: Host, service: str) -> str:
-    """The control group of a service: in the slice where it runs (Slice=); in system.slice when it does not run."""
+    """The control group of a service: in the slice in which the service runs (Slice=), or in system.slice if it does not run."""
     root = units(host)
     usual = f"{root}/system.slice/{service}"
     if host.is_dir(usual):
@@ -131,7 +131,7 @@ def service_group(host: Host, service: str) -> str:
 
 
 def slices(host: Host, directory: str) -> list[str]:
-    """The slices below a control group, the nearest first; not the slices inside those of pods, users and workloads."""
+    """The slices below a control group, the nearest first, without the slices inside a slice of pods, users or workloads."""
     names = host.names_like(directory, (("", ".slice"),))
     inner_ones = [path for name in names if not name.startswith(MANY) for path in slices(host, f"{directory}/{name}")]
     return [*(f"{directory}/{name}" for name in names), *inner_ones]
@@ -160,9 +160,9 @@ def top_level(host: Host) -> list[str]:
 
 
 def foreign_partitions(host: Host, known: t.Container[str]) -> frozenset[int]:
-    """The CPUs of valid partitions at the top level, without the units in ``known`` (v2): no other control group gets these CPUs.
+    """The CPUs of the valid top-level partitions whose units are not ``known`` (v2): no other control group gets these CPUs.
 
-    CPUs that a partition of ``known`` requests too are left out.
+    CPUs that the partition of a known unit also requests are left out.
     """
     own: frozenset[int] = frozenset()
     others: frozenset[int] = frozenset()
@@ -179,7 +179,7 @@ def foreign_partitions(host: Host, known: t.Container[str]) -> frozenset[int]:
 
 
 def slices_in(host: Host, outer: str) -> list[str]:
-    """The slices directly below a slice, by name; for "" those of the top level."""
+    """The names of the slices directly below a slice; for "" of the top-level slices."""
     if outer and not exists(host, outer):
         return []
     return [name for name in host.names(path_of(outer) if outer else ROOT) if name.endswith(".slice")]
@@ -214,13 +214,13 @@ def pids_file(host: Host, unit: str) -> str:
 
 
 def pids_max(host: Host, unit: str) -> t.Optional[str]:
-    """pids.max of a unit: a number or "max"; None without such a file."""
+    """A unit's pids.max: a number or "max"; None without this file."""
     text = host.read(pids_file(host, unit))
     return None if text is None else text.strip()
 
 
 def pids_current(host: Host, unit: str) -> t.Optional[int]:
-    """The number of tasks of a unit with all units in it; None without such a file."""
+    """The number of tasks in a unit and in all units inside it; None without pids.current."""
     text = (host.read(f"{pids_file(host, unit).rpartition('/')[0]}/pids.current") or "").strip()
     return int(text) if text.isdigit() else None
 
@@ -235,7 +235,7 @@ def below(host: Host, directory: str) -> list[str]:
 
 
 def members(host: Host, directory: str, *, itself: bool = False) -> dict[str, str]:
-    """Each process in a control group of v1 or below it, with its group; the calling process only with ``itself``."""
+    """The processes in a control group of v1 and below it, each with its group; the calling process only with ``itself``."""
     file = f"{directory}/cgroup.procs"
     groups = dict.fromkeys((host.read(file) or "").split() if itself else host.processes(file), directory)
     for inner in below(host, directory):

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""All control groups of a machine that may have their own CPUs (cgroup v2), as input of the validator's oracle."""
+"""All control groups of a machine that may have their own CPUs (cgroup v2), as input of model/plan/kernel_cpusets.py."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from .files import Host
 
 
 class Tree(NamedTuple):
-    """The machine as input of the oracle, and the control groups in it that hold processes."""
+    """The machine as kernel_cpusets takes it, and its control groups that hold processes."""
 
     machine: Machine
     populated: frozenset[str]
 
 
 def observe(host: Host) -> Tree:
-    """Every control group with a cpuset, and the groups of the top level without a cpuset.
+    """The tree of all control groups with a cpuset, and of the top-level groups without a cpuset.
 
-    An exclusive slice that does not run is there with its configured CPUs: systemd may start it at any moment. Below a control group that
-    gives its children no cpuset, no group can have CPUs that it lacks.
+    The tree also has the exclusive slices that do not run, with their configured CPUs: systemd may start them at any moment. If a control
+    group gives its children no cpuset, they cannot have CPUs that it lacks, and are left out.
     """
     rest = cgroup.rest(host)
     groups: dict[str, Cgroup] = {}
@@ -47,7 +47,7 @@ def observe(host: Host) -> Tree:
         exclusive = NONE if is_exclusive(path) else cgroup.exclusive(host, directory)
         if exclusive and groups[path].valid:
             groups[path] = groups[path]._replace(cpus=exclusive)
-        elif exclusive:  # Not a partition yet, but it can become one at any moment.
+        elif exclusive:  # The control group is no partition yet, but can become a partition at any moment.
             groups[path] = Cgroup(exclusive | groups[path].cpus, PARTITION, None)
         effective[path] = cgroup.cpu_list(host.read(f"{directory}/cpuset.cpus.effective")) or NONE
         if cgroup.populated_at(host, directory):
@@ -62,7 +62,7 @@ def observe(host: Host) -> Tree:
             groups[unit] = Cgroup(cpus)
     online = cgroup.cpu_list(host.read("/sys/devices/system/cpu/online")) or rest
     given = given_out(groups)
-    # CPUs that are neither a partition's nor the root's: the kernel keeps them from all control groups.
+    # CPUs that neither a partition nor the root has: the kernel keeps these CPUs from all control groups.
     lost = online - rest - given.get(ROOT, NONE)
     for path in doubtful(groups, effective, rest, online):
         groups[path] = groups[path]._replace(valid=None)
@@ -71,7 +71,7 @@ def observe(host: Host) -> Tree:
 
 
 def at_start(host: Host, steps: t.Iterable[Step]) -> dict[str, CpuSet]:
-    """The CPUs of the stopped slices that the steps start, by path: as all files of the unit set them."""
+    """The CPUs of the stopped slices that the steps start, by path: the sum of AllowedCPUs= in all files of the unit."""
     started = (step.target for step in steps if step.kind == "unit" and step.value == "start")
     stopped = [unit for unit in started if unit.endswith(".slice") and not runs(host, unit)]
     merged = {group_of(unit): systemd.merged_cpus(systemd.unit_settings(host, unit, "AllowedCPUs")) for unit in stopped}
@@ -79,19 +79,19 @@ def at_start(host: Host, steps: t.Iterable[Step]) -> dict[str, CpuSet]:
 
 
 def hiding(host: Host, units: t.Iterable[str]) -> list[str]:
-    """The existing files of a persistent set-property of these units' CPUs."""
+    """The existing files in which a persistent ``systemctl set-property`` keeps AllowedCPUs= of these units."""
     return [file for file in (control_file(unit, "AllowedCPUs", runtime=False) for unit in units) if host.exists(file)]
 
 
 def runs(host: Host, unit: str) -> bool:
-    """Whether a slice runs. For a slice that does not run, set-property makes a control group too, which requests no CPUs."""
+    """Whether a slice runs. A control group alone is no proof: set-property makes one for a stopped slice, but it requests no CPUs."""
     return cgroup.populated(host, unit) or bool(cgroup.cpus(host, unit).requested)
 
 
 def doubtful(
     groups: t.Mapping[str, Cgroup], effective: t.Mapping[str, CpuSet], rest: CpuSet, online: CpuSet
 ) -> list[str]:
-    """The partitions that the kernel shows as valid although other processes may run on their CPUs, or requested CPUs are missing."""
+    """The partitions that the kernel reports as valid, although they lack requested CPUs, or other processes may run on their CPUs."""
     given = given_out(groups)
     users: dict[int, set[str]] = {cpu: {ROOT} for cpu in rest}
     for path, cpus in effective.items():

@@ -22,7 +22,7 @@ if t.TYPE_CHECKING:
 
 
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
-TAIL = 16384  # the bytes that are kept of a user's command's output, from its end
+TAIL = 16384  # the bytes at the end of the output of a user's command that are kept
 KILLED_SECONDS = 2.0
 WAIT_SECONDS = 0.05  # between two looks at a user's command
 
@@ -66,8 +66,8 @@ def run_command(argv: t.Sequence[str], timeout: float) -> Command:
 def run_foreign(argv: t.Sequence[str], timeout: float, variables: t.Mapping[str, str]) -> Command:
     """Run a user's command with these variables, otherwise as run_command() does; never raises.
 
-    ``out`` is the end of both outputs; ``err`` says why there is no exit code, and is empty where there is one. After ``timeout`` seconds
-    the command and its process group are killed. A process that the command leaves behind is not waited for.
+    ``out`` is the end of both outputs; ``err`` says why the command gave no exit code, and is "" if the command gave one. After ``timeout``
+    seconds the command and its process group are killed. A process that the command leaves behind is not waited for.
     """
     import subprocess
 
@@ -89,7 +89,7 @@ def run_foreign(argv: t.Sequence[str], timeout: float, variables: t.Mapping[str,
     try:
         tail, is_over = tail_of(process, output.fileno(), timeout)
         if not is_over:
-            os.killpg(process.pid, signal.SIGKILL)  # Not waited for yet, so the number is still this group's.
+            os.killpg(process.pid, signal.SIGKILL)  # Before wait() the number is certainly that of this group.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(KILLED_SECONDS)  # A process that waits for its hardware does not end yet.
             return Command(124, "", f"{argv[0]}: no answer within {timeout:g} s")
@@ -104,7 +104,7 @@ def tail_of(process: subprocess.Popen[bytes], output: int, timeout: float) -> tu
     os.set_blocking(output, False)
     tail, is_open, is_over = b"", True, False
     while True:
-        # Asked before reading: all output of a process that has ended can be read now.
+        # poll() comes before the read: after the end of the process all its output can be read.
         is_over = process.poll() is not None
         while is_open:
             try:

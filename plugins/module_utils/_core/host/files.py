@@ -26,17 +26,17 @@ if TYPE_CHECKING:  # Each tick loads this file, and importing typing takes time.
 
     Answer = t.TypeVar("Answer")
 
-# The largest file that Corral reads, so that no file can fill the memory. A larger file is unreadable (EFBIG): a part is not the whole.
+# The largest file that Corral reads, so that no file can fill the memory. A larger file is unreadable (EFBIG).
 READ_LIMIT = 4 * 1024 * 1024
 TOO_LARGE = f"it has more than {READ_LIMIT} bytes (4 MiB), which is the most that is read: make it smaller"
 # Plain descriptors: a discovery reads hundreds of tiny files, and open() takes five times as long.
 READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-# The bytes that one read returns of a longer file: the kernel makes files of short lines by the page (seq_file).
+# One read(2) returns all of a kernel file that has fewer bytes: the kernel makes files of short lines page by page (seq_file).
 ONE_READ = 2048
-OWN_FOLDERS = ("/etc/corral/", "/var/lib/corral/", "/run/corral/")  # with nothing but Corral's own files
-TRIES = 100  # to make a folder that other processes remove meanwhile
-# Errors that mean "absent": no such name, or no possible one; a folder, or links that lead to no file; a process or device that is gone
-# (procfs, kernfs); a value that the object does not have (the processes of a threaded group).
+OWN_FOLDERS = ("/etc/corral/", "/var/lib/corral/", "/run/corral/")  # folders that hold only Corral's own files
+TRIES = 100  # the most attempts to make a folder while other processes remove it
+# Errors that mean "absent": no such name, an impossible name, a folder, links that lead to no file, a process or device that is gone
+# (procfs, kernfs), a value that the object does not have (the processes of a threaded group).
 ABSENT = (
     errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EISDIR, errno.ELOOP, errno.ESRCH, errno.ENODEV, errno.EOPNOTSUPP
 )  # fmt: skip
@@ -53,9 +53,9 @@ OTHER_WAY = "see the kernel's log (dmesg), and mend what it names"
 
 
 class Unreadable(Exception):
-    """A path that exists, or may exist, cannot be read: only "unknown" follows from that, and no write.
+    """A path that exists, or may exist, cannot be read: the verdict is "unknown", and nothing is written.
 
-    It is neither an OSError nor a CorralError, so that code that handles these as "absent" or "refused" does not catch it.
+    Unreadable is neither an OSError nor a CorralError: code that handles those errors as "absent" or "refused" must not catch it.
     """
 
     def __init__(self, path: str, number: int) -> None:
@@ -67,19 +67,19 @@ class Unreadable(Exception):
 
     @property
     def why(self) -> str:
-        """The kernel's text and the error's name."""
+        """The kernel's text for the error, and the error's name."""
         if self.errno == errno.EFBIG:
             return TOO_LARGE
         return f"{os.strerror(self.errno)} ({errno.errorcode.get(self.errno, self.errno)})"
 
     @property
     def advised(self) -> str:
-        """The text of the error with what to do."""
+        """The path, the reason of the error, and what to do."""
         return f"{self.path}: cannot be read: {self.advice}"
 
     @property
     def advice(self) -> str:
-        """The reason, and what to do."""
+        """The reason of the error, and what to do."""
         return f"{self.why}: {WAY_OUT.get(self.errno, OTHER_WAY)}"
 
 
@@ -91,7 +91,7 @@ def boot_clock() -> float:
 class Host:
     """A machine under ``root``. A read has three outcomes: a value, None (or nothing) where the path is absent, and Unreadable.
 
-    Writes raise OSError. While recording, ``recorded`` has the first answer to each question (a method and its words). ``writes`` and
+    Writes raise OSError. While recording, ``recorded`` has the first answer to each question (a method and its arguments). ``writes`` and
     ``commands`` are kept so that tests can show that a converged run has neither.
     """
 
@@ -122,12 +122,12 @@ class Host:
 
     @property
     def runs_commands(self) -> bool:
-        """Whether commands run on this program's machine: not for a tree, nor where a test answers them."""
+        """Whether run() starts processes on this machine: False for a tree, and if a test answers the commands."""
         return self.live and self._run is None
 
     @property
     def answers(self) -> bool:
-        """Whether commands get an answer: not for a tree, whose machine is not this one."""
+        """Whether commands get an answer: False for a tree, unless a test answers them."""
         return self.live or self._run is not None
 
     def now(self) -> float:
@@ -139,11 +139,11 @@ class Host:
         return self._uptime()
 
     def boot_id(self) -> str:
-        """The id of this boot (random(4)); "" where the kernel does not show it."""
+        """The id of this boot (random(4)); "" if the kernel does not show it."""
         return (self.read("/proc/sys/kernel/random/boot_id") or "").strip()
 
     def at(self, path: str) -> str:
-        """The real path of a path of the machine: below this host's root."""
+        """The path on this machine of a path of the host's machine: below ``root``."""
         return self.root + path
 
     # Reading
@@ -154,13 +154,13 @@ class Host:
         return {question[1] for question in self.recorded or ()}
 
     def tell(self, answer: Answer, *question: t.Any) -> Answer:
-        """The answer itself; while recording it is kept with its question."""
+        """The argument ``answer``; while recording, the answer is kept with its question."""
         if self.recorded is not None:
             self.recorded.setdefault(question, answer)
         return answer
 
     def unrecorded(self, ask: t.Callable[[], Answer]) -> Answer:
-        """The answer to questions that a recording does not keep."""
+        """The result of ``ask``; a recording does not keep the questions that ``ask`` puts to the host."""
         recorded, self.recorded = self.recorded, None
         try:
             return ask()
@@ -168,7 +168,7 @@ class Host:
             self.recorded = recorded
 
     def attempt(self, ask: t.Callable[..., Answer], path: str, *words: t.Any) -> t.Union[Answer, Unreadable]:
-        """The answer of one of the methods below, or its error for callers that handle it."""
+        """The answer of one of the methods below, or Unreadable for a caller that handles the error."""
         try:
             return ask(path, *words)
         except Unreadable as error:
@@ -176,12 +176,12 @@ class Host:
             return error
 
     def if_readable(self, ask: t.Callable[..., Answer], path: str, *words: t.Any) -> t.Optional[Answer]:
-        """The answer; None where it cannot be read. Only for what no decision depends on: test_reads.py lists each caller."""
+        """The answer of one of the methods below, or None for Unreadable: not for decisions (test_reads.py lists all callers)."""
         answer = self.attempt(ask, path, *words)
         return None if isinstance(answer, Unreadable) else answer
 
     def errno_of(self, path: str, method: str, *words: t.Any) -> int:
-        """The number of a question's error; 0 where the question has an answer."""
+        """The errno of a question that raises Unreadable; 0 for a question with an answer."""
         answer = self.unrecorded(lambda: self.attempt(getattr(self, method), path, *words))
         return answer.errno if isinstance(answer, Unreadable) else 0
 
@@ -189,23 +189,23 @@ class Host:
     def absent(path: str, error: Exception) -> None:
         """Return None for an error that means that nothing is at the path (ValueError: an impossible name). Else raise Unreadable."""
         number = errno.ENOENT if isinstance(error, ValueError) else getattr(error, "errno", None) or errno.EIO
-        if number not in ABSENT and path:  # "" is no path (ENOENT); below another root it would be that root.
+        if number not in ABSENT and path:  # The path "" is always absent, although at("") of a tree is the tree's root.
             raise Unreadable(path, number) from None
 
     def found(self, path: str, follow: bool = True) -> t.Optional[os.stat_result]:
-        """What stat(2) says of a path; None where nothing is. It serves other questions and is not recorded itself."""
+        """The result of stat(2); None where nothing is. Other questions use found(), which records nothing."""
         try:
             return os.stat(self.at(path), follow_symlinks=follow)
         except (OSError, ValueError) as error:
             return self.absent(path, error)
 
     def read(self, path: str, *, follow: bool = True) -> t.Optional[str]:
-        """The file's text with undecodable bytes replaced; None where no file is: absent, a folder, or without ``follow`` a link."""
+        """The file's text with undecodable bytes replaced; None for an absent path, a folder, and without ``follow`` a link."""
         data = self.read_bytes(path, follow=follow)
         return None if data is None else data.decode("utf-8", "replace")
 
     def read_bytes(self, path: str, follow: bool = True) -> t.Optional[bytes]:
-        """The file's bytes; None where no file is. A file of more than READ_LIMIT bytes is unreadable (EFBIG)."""
+        """The file's bytes; None as in read(). A file of more than READ_LIMIT bytes is unreadable (EFBIG)."""
         data: t.Optional[bytes] = None
         try:
             data = self._read(path, follow)
@@ -214,7 +214,7 @@ class Host:
         return self.tell(data, "read_bytes", path, follow)
 
     def lines(self, path: str, word: str) -> t.Optional[str]:
-        """The lines of a file with ``word``, for callers to whom other lines do not matter; None as in read()."""
+        """The lines of a file that contain ``word``; None as in read(). A recording keeps only these lines."""
         text = self.unrecorded(lambda: self.read(path))
         if text is not None:
             text = "".join(line for line in text.splitlines(keepends=True) if word in line)
@@ -223,19 +223,19 @@ class Host:
     def processes(self, path: str) -> list[str]:
         """The processes in a cgroup.procs file, each once, without this process, which ends soon.
 
-        Words that are no PID are left out: in a made-up tree they could lead out of /proc.
+        A word that is no PID is left out: in a made-up tree such a word could lead out of /proc.
         """
         words = dict.fromkeys((self.unrecorded(lambda: self.read(path)) or "").split())
         words.pop(str(os.getpid()), None)
         return self.tell([word for word in words if word.isascii() and word.isdigit()], "processes", path)
 
     def _read(self, path: str, follow: bool) -> bytes:
-        """The bytes. Raises OSError and ValueError."""
+        """The bytes of a file. Raises OSError and ValueError."""
         try:
             file = os.open(self.at(path), READ_FLAGS if follow else READ_FLAGS | os.O_NOFOLLOW)
         except OSError as error:
             if error.errno == errno.ENXIO and not stat.S_ISREG(os.stat(self.at(path)).st_mode):
-                error.errno = errno.EISDIR  # A socket, or a device without a driver: no file is there.
+                error.errno = errno.EISDIR  # A socket, or a device without a driver, counts as no file.
             raise
         try:
             chunks = [os.read(file, 65536)]
@@ -250,7 +250,7 @@ class Host:
             os.close(file)
 
     def names(self, path: str) -> list[str]:
-        """The names in a directory, sorted; empty when it is absent."""
+        """The names in a directory, sorted; none for an absent directory."""
         try:
             names = sorted(self._names(path))
         except (OSError, ValueError) as error:
@@ -263,7 +263,7 @@ class Host:
         return os.listdir(self.at(path))
 
     def folders(self, path: str) -> list[str]:
-        """The names of the directories in a directory, sorted, links not followed; empty when it is absent."""
+        """The names of the directories in a directory, sorted, links not followed; none for an absent directory."""
         try:
             names = sorted(self._folders(path))
         except (OSError, ValueError) as error:
@@ -277,13 +277,13 @@ class Host:
             return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
 
     def names_like(self, path: str, ends: tuple[tuple[str, str], ...]) -> list[str]:
-        """The names in a directory that begin and end in one of these ways, sorted."""
+        """The names in a directory that match one of ``ends``, sorted: a pair has the beginning and the end of a name."""
         names = self.unrecorded(lambda: self.names(path))
         matching = [name for name in names if any(name.startswith(start) and name.endswith(end) for start, end in ends)]
         return self.tell(matching, "names_like", path, ends)
 
     def among(self, path: str, wanted: tuple[str, ...]) -> list[str]:
-        """The names of ``wanted`` that are in a directory, sorted: recorded as one question, without the other names."""
+        """The names of ``wanted`` that are in a directory, sorted. A recording keeps only these names."""
         present = set(self.unrecorded(lambda: self.names(path)))
         return self.tell(sorted(present.intersection(wanted)), "among", path, wanted)
 
@@ -311,7 +311,7 @@ class Host:
         return os.readlink(self.at(path))
 
     def device(self, path: str) -> t.Optional[str]:
-        """``char/1:3`` or ``block/8:0`` of a device file, as below /sys/dev, links followed; None for anything else."""
+        """The name of a device file's device below /sys/dev (``char/1:3``, ``block/8:0``), links followed; None for any other path."""
         status = self.found(path)
         return self.tell(None if status is None else device_number(status), "device", path)
 
@@ -345,7 +345,7 @@ class Host:
         return self.tell(status is not None and bool(status.st_mode & stat.S_ISUID), "is_setuid", path)
 
     def first_line(self, path: str) -> str:
-        """The text after #! in a program, as the kernel reads it (execve(2)); "" without #!, or where the program is absent."""
+        """The text after #! in a program, as the kernel reads it (execve(2)); "" without #!, and for an absent program."""
         try:
             file = os.open(self.at(path), READ_FLAGS)
             try:
@@ -365,7 +365,7 @@ class Host:
     def changed(self, path: str) -> t.Optional[float]:
         """When a file, a link to it, or the names in a folder last changed, in epoch seconds; None where nothing is.
 
-        Programs can set the time of modified() but not this one: a file that is put there with an older time has changed now.
+        Programs can set the time of modified(), but not the time of changed(): a file that is copied with its old time has changed now.
         """
         target, itself = self.found(path), self.found(path, False)
         changed = None if target is None or itself is None else max(target.st_ctime, itself.st_ctime)
@@ -378,16 +378,16 @@ class Host:
         return self.tell(facts, "stamp", path)
 
     def links(self, path: str) -> t.Optional[int]:
-        """The number of links of a directory: two, and one for each directory in it; 1 where the file system does not count; None where
-        nothing is. It serves other questions and is not recorded itself.
+        """The number of links of a directory: two, and one for each directory inside; 1 if the file system does not count them; None where
+        nothing is. Other questions use links(), which records nothing.
         """
         status = self.found(path)
         return None if status is None else status.st_nlink
 
     def writable(self, path: str) -> bool:
-        """Whether this process may write a file or make names in a folder; False where it is immutable or mounted read-only.
+        """Whether this process may write a file, or make names in a folder; False if the file or folder is immutable or mounted read-only.
 
-        access(2) alone would answer every error with no.
+        os.access() alone would return False after any error; found() raises Unreadable.
         """
         there = self.found(path) is not None
         return self.tell(there and os.access(self.at(path), os.W_OK), "writable", path)
@@ -402,7 +402,7 @@ class Host:
         return self.tell(answer, "read_only", path)
 
     def space(self, path: str) -> t.Optional[tuple[int, int, int]]:
-        """The file system of ``path``: its device, its size, and the bytes free for others than root; None where nothing is there."""
+        """The file system of ``path``: its device, its size, and the bytes free for users other than root; None for an absent path."""
         try:
             usage, device = os.statvfs(self.at(path)), os.stat(self.at(path)).st_dev
         except OSError as error:
@@ -410,7 +410,7 @@ class Host:
         return device, usage.f_blocks * usage.f_frsize, usage.f_bavail * usage.f_frsize
 
     def device_space(self, device: str) -> t.Optional[tuple[int, int, int]]:
-        """As space(), for a local file system given by its device number in the table of mounts ("8:1").
+        """The result of space() for the local file system with this device number in the table of mounts ("8:1").
 
         The mount's folder is opened without following links, and FUSE is left out, so that only the kernel answers.
         """
@@ -426,7 +426,7 @@ class Host:
             try:
                 file = os.open(self.at(folder), os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             except OSError as error:
-                if error.errno != errno.EACCES:  # A user's FUSE mount, closed to root, hides the folder.
+                if error.errno != errno.EACCES:  # EACCES: a user's FUSE mount, closed to root, hides the folder.
                     self.absent(folder, error)
                 continue  # The mount point is no folder, or another mount hides the mount point.
             try:
@@ -452,7 +452,7 @@ class Host:
             os.close(file)
 
     def write_value_within(self, path: str, text: str, seconds: float) -> None:
-        """As write_value(), where the kernel may never finish; raises TimeoutError (an OSError) after ``seconds``."""
+        """Do the same as write_value() for a write that may never end; raises TimeoutError (an OSError) after ``seconds``."""
         if not self.live or self._run is not None:
             return self.write_value(path, text)
         from .slow_write import write_within
@@ -461,10 +461,10 @@ class Host:
         return write_within(path, text, seconds)
 
     def write_file(self, path: str, text: str, mode: int = 0o644) -> None:
-        """Replace a whole file: written beside it, flushed, renamed. Missing folders are made (0755).
+        """Replace a whole file: write a temporary file beside it, flush it, and rename it. Missing folders are made (0755).
 
-        A reader sees the old text or the new text, even after a power cut. A link at ``path`` is replaced, not followed. A folder in the
-        place of one of Corral's files is moved to another name with its content.
+        A reader sees the old text or the new text, even after a power cut. A link at ``path`` is replaced, not followed. A folder that has
+        the path of one of Corral's own files gets another name first.
         """
         self.writes.append(path)
         target = self.at(path)
@@ -472,7 +472,7 @@ class Host:
         make_folders(folder)
         temporary = f"{folder}/.{os.path.basename(target)}.corral"
         try:
-            os.unlink(temporary)  # left by a writer that was killed; with O_EXCL below no planted link is followed
+            os.unlink(temporary)  # A killed writer may have left it. (With O_EXCL below no planted link is followed.)
         except FileNotFoundError:
             pass
         file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -513,7 +513,7 @@ class Host:
         sync_folder(folder)
 
     def remove(self, path: str) -> None:
-        """Remove a file or link if it exists, and what a killed writer left beside it. The removal survives a power cut."""
+        """Remove a file or link if it exists, and the temporary file of a killed writer. The removal survives a power cut."""
         self.writes.append(path)
         folder, name = os.path.split(self.at(path))
         if path.startswith(OWN_FOLDERS):
@@ -578,13 +578,13 @@ class Host:
 
 
 def device_number(status: os.stat_result) -> t.Optional[str]:
-    """``char/1:3`` or ``block/8:0`` of a device file, as below /sys/dev; None for anything else."""
+    """The name of a device file's device below /sys/dev (``char/1:3``, ``block/8:0``); None for any other file."""
     kind = "char" if stat.S_ISCHR(status.st_mode) else "block" if stat.S_ISBLK(status.st_mode) else None
     return f"{kind}/{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}" if kind else None
 
 
 def move_folder_away(path: str) -> None:
-    """Rename a folder at a path, with all that is in it: to path.folder, or with a number where that exists."""
+    """Rename a folder at ``path``, with its content, to PATH.folder; if this name is taken, to PATH.folder1, PATH.folder2 …"""
     try:
         if not stat.S_ISDIR(os.lstat(path).st_mode):
             return
@@ -597,7 +597,8 @@ def move_folder_away(path: str) -> None:
 def make_folders(folder: str, mode: int = 0o755) -> bool:
     """Make a folder with exactly this mode, and missing parents with 0755, whatever the umask is (the agent's is 077).
 
-    True if this process made it: others may make and remove the same folders meanwhile. Raises OSError where a file has the name.
+    Returns whether this process made the folder: other processes may make and remove the same folders meanwhile. Raises OSError if a file
+    has the name.
     """
     for dummy in range(TRIES):
         if os.path.isdir(folder):
@@ -607,7 +608,7 @@ def make_folders(folder: str, mode: int = 0o755) -> bool:
             make_folder(folder, mode)
             sync_folder(os.path.dirname(folder))
             return True
-        except FileExistsError:  # Another process made it, or the name is no folder's.
+        except FileExistsError:  # Another process made the folder, or something else has its name.
             if os.path.lexists(folder) and not os.path.isdir(folder):
                 raise
         except FileNotFoundError:  # Another process removed the parent.

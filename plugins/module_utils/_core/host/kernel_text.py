@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The text formats of kernel files. A text in another format is None, never an exception.
+"""The text formats of kernel files. For a text in another format the functions return None, and never raise.
 
 Formats: Documentation/admin-guide/cputopology.rst; bitmaps as lib/bitmap.c prints them (%*pb, %*pbl).
 """
@@ -15,7 +15,7 @@ import re
 from ..model.values import cpuset
 from ..model.values.cpuset import CpuSet
 
-# The kernel's NR_CPUS is at most 8192 in any distribution; a larger id is a broken file, not a machine.
+# The kernel's NR_CPUS is at most 8192 in any distribution: an id above this limit shows a broken file.
 CPU_LIMIT = 2**16
 _CHUNK_LIMIT = CPU_LIMIT // 32
 
@@ -23,12 +23,12 @@ _MASK = re.compile(r"[0-9a-f]{1,8}(?:,[0-9a-f]{1,8})*", re.ASCII | re.IGNORECASE
 _INTEGER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _MEM_TOTAL = re.compile(r"^(?:Node\s+[0-9]+\s+)?MemTotal:\s*([0-9]{1,18})\s*kB", re.ASCII | re.MULTILINE)
 
-# An empty list, as printk and sysfs write it on kernels of different ages.
+# The texts for an empty list: it differs between kernels, and between printk and sysfs.
 _NOTHING = ("", "(null)")
 
 
 def cpu_list(text: str) -> CpuSet | None:
-    """A list such as ``0-3,8``, blanks around it allowed; an empty text and ``(null)`` are the empty set."""
+    """The CPUs of a list such as ``0-3,8``, also with blanks around; an empty text and ``(null)`` give the empty set."""
     text = text.strip()
     if text in _NOTHING:
         return cpuset.EMPTY
@@ -40,7 +40,7 @@ def cpu_list(text: str) -> CpuSet | None:
 
 
 def cpu_mask(text: str) -> CpuSet | None:
-    """A mask such as ``00000000,000000ff``: groups of 32 bits in hexadecimal, the highest first."""
+    """The CPUs of a mask such as ``00000000,000000ff``: groups of 32 bits in hexadecimal, the highest first."""
     text = text.strip()
     if text in _NOTHING:
         return cpuset.EMPTY
@@ -48,7 +48,7 @@ def cpu_mask(text: str) -> CpuSet | None:
     if len(chunks) > _CHUNK_LIMIT or not _MASK.fullmatch(text):
         return None
     cpus: list[int] = []
-    # Group by group: most masks of a large machine have a few CPUs among many zeros.
+    # The loop takes group by group: most masks of a large machine have a few CPUs among many zeros.
     for index, chunk in enumerate(reversed(chunks)):
         bits = int(chunk, 16)
         while bits:
@@ -71,7 +71,7 @@ def count(text: str) -> int | None:
 
 
 def counts(text: str) -> tuple[int, ...] | None:
-    """Counts separated by blanks (a row of node distances)."""
+    """The counts in a text, separated by blanks, such as a row of node distances."""
     numbers = [count(word) for word in text.split()]
     return tuple(number for number in numbers if number is not None) if None not in numbers else None
 

@@ -17,7 +17,7 @@ LINK_LIMIT = 40  # MAXSYMLINKS
 
 
 def steps(host: Host, path: str) -> t.Iterator[tuple[str, t.Optional[str]]]:
-    """Each folder and link on the way from the root ("") with the link's text (None: no link), and at last the target's real path.
+    """Yields each folder and link on the way from the root (""), with the text of a link (None: a folder); last the target's real path.
 
     Raises OSError (ELOOP) for a circle of links.
     """

@@ -25,7 +25,7 @@ HELD: list[Lock] = []  # the locks that this process holds
 
 
 class Lock:
-    """The lock for the only writer of a node, or of the file at ``path`` (flock(2): the kernel releases it when the holder dies)."""
+    """A flock(2) on the file at ``path``, by default the lock of the node's only writer. The kernel releases it when the holder dies."""
 
     def __init__(self, host: Host, path: str = LOCK) -> None:
         self.host = host
@@ -52,7 +52,7 @@ class Lock:
             time.sleep(0.1)
 
     def open_file(self) -> int:
-        """The lock's file, opened; it is made in Corral's folder if it is absent."""
+        """Open the lock's file, or make it in Corral's folder. Returns the descriptor."""
         for dummy in range(TRIES):
             own_folder(self.host, RUN, 0o755)
             try:
@@ -62,7 +62,7 @@ class Lock:
         raise OSError(errno.EBUSY, "other processes make and remove its folder again and again", self.path)
 
     def is_lost(self) -> bool:
-        """Whether the lock's file was deleted or replaced since: then another run may hold the lock of the present file."""
+        """Whether the lock's file was deleted or replaced after take(): then another run may hold the lock of the present file."""
         try:
             there = os.lstat(self.host.at(self.path))
         except OSError as error:
@@ -80,7 +80,7 @@ class Lock:
 
 
 def refuse_lost(host: Host) -> None:
-    """Raise CorralError where a lock of this run no longer excludes other runs. Asked before each step and before the status is written."""
+    """Raise CorralError if a lock of this run no longer excludes other runs. Called before each step and before the status is written."""
     lost = next((lock.path for lock in HELD if lock.host is host and lock.is_lost()), "")
     if lost:
         from ..model.values.errors import refusal
@@ -91,10 +91,10 @@ def refuse_lost(host: Host) -> None:
 
 
 def own_folder(host: Host, path: str, mode: int) -> None:
-    """Make a folder of Corral's own, or check it: no link, owned by this user, with no more permissions than ``mode``.
+    """Make a folder of Corral's own, or check that it is no link and belongs to this user, and reduce its permissions to ``mode``.
 
-    The check comes after the attempt to make it, so that it does not matter which process made it. Raises CorralError for a link, a file
-    or another user's folder.
+    The check follows the attempt to make the folder, since another process may have made it. Raises CorralError for a link, a file or
+    another user's folder.
     """
     try:
         host.make_dir(path, mode)
@@ -110,7 +110,7 @@ def own_folder(host: Host, path: str, mode: int) -> None:
             host.writes.append(path)
             os.chmod(host.at(path), mode)
     except FileNotFoundError:
-        pass  # A removal deleted it meanwhile: opening a file in it will fail.
+        pass  # A removal deleted the folder meanwhile: opening a file there will fail.
 
 
 def folder_problem(host: Host, path: str) -> str:

@@ -27,12 +27,12 @@ class Mount(NamedTuple):
 
 
 def readable(host: Host) -> bool:
-    """Whether the table can be read (root only)."""
+    """Whether the table of mounts can be read: only root can."""
     return host.lines(TABLE, " / / ") is not None
 
 
 def table(text: t.Optional[str]) -> list[Mount]:
-    """The mounts in lines of the table, in the order in which they were made."""
+    """The mounts in these lines of the table, in the order of their creation."""
     mounts = []
     for line in (text or "").splitlines():
         fields = line.split(" ")
@@ -46,13 +46,13 @@ def table(text: t.Optional[str]) -> list[Mount]:
 
 
 def at(host: Host, path: str) -> t.Optional[Mount]:
-    """The topmost mount at exactly ``path``, which has no blank and no backslash. Other lines change too often to be recorded."""
+    """The topmost mount at exactly ``path`` (no blank, no backslash). The other lines change too often to be recorded."""
     mounts = table(host.lines(TABLE, f" {path} "))
     return next((mount for mount in reversed(mounts) if mount.path == path), None)
 
 
 def unescaped(text: str) -> str:
-    """A path of mountinfo, which writes space, tab, newline and backslash as octal."""
+    """The path in a field of mountinfo, where space, tab, newline and backslash are octal numbers."""
     for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         text = text.replace(code, char)
     return text

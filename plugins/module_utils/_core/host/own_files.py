@@ -22,7 +22,7 @@ def written(host: Host) -> t.Iterator[str]:
 
 
 def under(host: Host) -> t.Iterator[str]:
-    """The files in the folders where Corral writes configuration, and in the folders below."""
+    """The files in the folders where Corral writes configuration, and in the folders directly below."""
     for folder in FOLDERS:
         for inside in (folder, *(f"{folder}/{name}" for name in host.folders(folder))):
             folders = host.folders(inside)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The name of a process, and whether the system started it: any user may give a process any name (prctl(2), PR_SET_NAME)."""
+"""The name of a process, and whether the system started it. The name alone is no proof: any user may set it (prctl(2), PR_SET_NAME)."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 # Users' processes are below user-UID.slice (systemd.special(7)); root's slice counts as the system's.
 USERS, ROOTS = "user-", "user-0.slice"
-ID_DIGITS = 64  # of a container's id
-MONITOR = "conmon"  # in the control group's name of a container's monitor, which also has the container's id
+ID_DIGITS = 64  # the digits of a container's id
+MONITOR = "conmon"  # a container's monitor: the name of its control group contains this and the container's id
 
 
 def name(host: Host, pid: str) -> str:
-    """The name of a process (comm), printable; "" for no such process."""
+    """The name of a process (comm), printable; "" if the process does not exist."""
     return printable((host.read(f"/proc/{pid}/comm") or "").strip())
 
 
 def own_group(host: Host) -> str:
-    """The control group of this program (v2), below the root: system.slice/corral-reconcile.service."""
+    """The path of this program's control group below the root (v2), such as system.slice/corral-reconcile.service."""
     lines = (host.read("/proc/self/cgroup") or "").splitlines()
     return next((line[4:] for line in lines if line.startswith("0::/")), "")
 
@@ -35,9 +35,9 @@ def own_group(host: Host) -> str:
 def of_system(host: Host, pid: str) -> bool:
     """Whether root started a process outside the sessions of users and outside containers.
 
-    All its user ids must be root's, and its program not setuid: some setuid programs take on root's ids before they ask for a password.
-    The owner of /proc/PID does not tell: it is root for each process that may not be dumped (proc(5)). A process in a container has more
-    than one PID (NSpid:). Where the kernel hides the program, the process counts as not setuid.
+    All user ids of the process must be root's, and its program must not be setuid: some setuid programs take on root's ids before they ask
+    for a password. The owner of /proc/PID is no proof: it is root for each process that may not be dumped (proc(5)). A process in a
+    container has more than one PID (NSpid:). If the kernel hides the program, the process counts as not setuid.
     """
     lines = (host.lines(f"/proc/{pid}/status", "id:") or "").splitlines()  # the other lines change all the time
     fields = {words[0]: words[1:] for words in map(str.split, lines)}
@@ -48,7 +48,7 @@ def of_system(host: Host, pid: str) -> bool:
 
 
 def of_others(group: str) -> bool:
-    """Whether the control group's name is that of a user or a container."""
+    """Whether a control group with this name belongs to a user or a container."""
     if group.startswith(USERS):
         return group.partition("\n")[0] != ROOTS
     ident = group.partition("\n")[0].rpartition("-")[2].partition(".")[0]
@@ -57,5 +57,5 @@ def of_others(group: str) -> bool:
 
 
 def named(host: Host, group: str, program: str) -> t.Iterator[str]:
-    """The processes of this name in a service's control group, into which only systemd puts processes."""
+    """The PIDs of the processes named ``program`` in a service's control group. Only systemd puts processes there."""
     return (pid for pid in host.processes(f"{group}/cgroup.procs") if name(host, pid) == program)

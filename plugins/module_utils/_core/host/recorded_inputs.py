@@ -3,18 +3,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The inputs of a tick that found the node in sync: while all of them read the same, the node is in sync.
+"""The inputs of a tick that found the node in sync: while all inputs stay the same, the node is in sync.
 
-The result of a full tick follows from the answers that Host gave it, of the program and of the clock. The next tick asks the same
-questions again, without loading the pipeline, and where each answer is the same it publishes the same status with the
-new time. A different answer, another program or Python, and the first tick of every ten minutes take the look in full.
+The result of a full tick follows from the answers of Host, the program and the clock. The next tick asks the same questions again,
+without loading the pipeline. If each answer is the same, this tick publishes the same status with the new time. A tick runs in full
+after a different answer, with another program or Python, and as the first tick of every ten minutes.
 
-Files of the kernel (cgroups, /proc, /sys) are read again, each with one read. For other files and folders it is
-enough that the kernel shows the same inode with the same times: no write or rename leaves them as they were, unless it
-follows another one within a step of the kernel's clock. So what was younger than STEADY_SECONDS is read again as well.
+Files of the kernel (cgroups, /proc, /sys) are read again, each with one read. For other files and folders it is enough if the inode
+and its times are the same: each write or rename changes a time, unless it follows an earlier change within a step of the kernel's
+clock. So a file that was younger than STEADY_SECONDS is read again too.
 
-Of thousands of files the paths are kept as one text, the bytes as one, and the times as one number: to load each of them and
-compare it would take as long as to read it.
+The paths of thousands of files are kept as one text, their bytes as one, and their times as one number (a hash): to load and compare
+them one by one would take as long as to read the files.
 """
 
 from __future__ import annotations
@@ -37,40 +37,40 @@ if TYPE_CHECKING:
     from .files import Host
 
     Stamp = tuple[int, ...]  # device, inode, size, time of the content, time of the inode (ns)
-    Read = tuple[str, bytes, list[int]]  # paths, the bytes of all, and how many each has
-    Reads = tuple[Read, Read]  # paths below CGROUPS, without that, and others
-    Rows = list[tuple[tuple[t.Any, ...], list[tuple[str, t.Any]]]]  # by method and words: path and answer
-    # A control group, the usual score in it, and what is in it: oom_score.groups() by names below CGROUPS, and cgroup.events
-    # where it was asked for.
+    Read = tuple[str, bytes, list[int]]  # paths, the bytes of all files, the number of bytes of each file
+    Reads = tuple[Read, Read]  # files below CGROUPS, by paths relative to it, and other files
+    Rows = list[tuple[tuple[t.Any, ...], list[tuple[str, t.Any]]]]  # by method and arguments: paths and answers
+    # A control group, its usual score, and a row for the group and each inner group: its path below CGROUPS, its number of links
+    # (oom_score.groups()), and the text of its cgroup.events if that was asked for.
     Scores = list[tuple[str, str, list[tuple[str, int, bytes]]]]
-    # Stamps; bytes; scores; questions; each stamp and the questions that stamps spare, packed.
+    # Stamps, bytes, scores, questions, and as compressed bytes each stamp with the questions that an unchanged stamp answers.
     Facts = tuple[tuple[str, int], Reads, Scores, Rows, bytes]
 
-# Questions, answers and published texts, as Python keeps its compiled files, behind a checksum; none but this Python
-# reads it.
+# A checksum, then questions, answers and published texts in the format of Python's compiled files, which only the same Python
+# reads.
 KEPT = f"{RUN}/inputs"
-# Bounds what rests on the things that are not asked again: the clock, and most of the topology (sysfs.watched).
+# The time between full ticks. Only a full tick asks for the clock and for most of the topology again (sysfs.watched).
 FULL_TICK_SECONDS = 600
-METRICS_SECONDS = 60  # the metrics are written in every minute of the clock
+METRICS_SECONDS = 60  # The metrics are written once in each minute of the clock.
 STEADY_SECONDS = 2  # many times the step of the kernel's clock
 FOLDERS = ("names", "names_like", "among", "folders")  # questions about the names in a folder
-# The kernel makes these files as they are read: they change without their time changing (kernfs, procfs).
+# The kernel makes the content of these files when they are read: it changes while their times stay the same (kernfs, procfs).
 MADE_BY_KERNEL = ("/proc/", "/sys/")
-MARSHAL_VERSION = 2  # The same data give the same bytes.
-BETWEEN = "\0"  # paths: none has this character
-CGROUPS = "/sys/fs/cgroup/"  # Most paths are below it, and are looked up from there: a tenth less per file.
-COMPRESSION = 1  # The same paths again and again: megabytes become a tenth, which costs less than to read them.
+MARSHAL_VERSION = 2  # With this version the same data give the same bytes.
+BETWEEN = "\0"  # between paths: no path has this character
+CGROUPS = "/sys/fs/cgroup/"  # Most paths are below this folder: opened relative to it, they take a tenth less time.
+COMPRESSION = 1  # Paths repeat: megabytes shrink to a tenth, which takes less time than to read the megabytes.
 
 
 def moment(now: int, since_boot: int) -> str:
-    """When the node was looked at, as the status has it: by the clock, and in seconds since the boot."""
+    """The time of an observation in the JSON text of the status: by the clock, and in seconds since the boot."""
     return f'"time": {now}, "time_since_boot": {since_boot}'
 
 
 def keep(host: Host, published: t.Sequence[str], now: str) -> None:
     """Keep the answers that the host has recorded for this tick, which found the node in sync and changed nothing.
 
-    ``published`` are the files that tell of it: the one with the moment ``now`` in it is rewritten each tick.
+    ``published`` are the files that describe the node. Each tick rewrites the files that contain ``now`` (see moment()).
     """
     recorded, host.recorded = host.recorded, None
     if recorded is None or host.commands:
@@ -92,17 +92,17 @@ def keep(host: Host, published: t.Sequence[str], now: str) -> None:
         try:
             host.write_file(KEPT, text, 0o600)
         except OSError:
-            pass  # The next tick looks in full.
+            pass  # The next tick runs in full.
 
 
 def same(host: Host, agree: t.Callable[[int, int], bool] = lambda last, now: True) -> bool:
-    """Whether all is as it was kept; then the status is published with the new time.
+    """Whether all answers are as keep() kept them; then the status is published with the new time.
 
-    ``agree`` is asked before that, with the time of the last status and the new one.
+    Before that, ``agree`` may refuse: it gets the time of the last status and the new time.
     """
     last = 0
     collects = gc.isenabled()
-    gc.disable()  # Thousands of objects, and none of them in a cycle: to look for one takes as long as to read 300 files.
+    gc.disable()  # The thousands of objects are in no cycle, and a search for cycles takes as long as to read 300 files.
     try:
         kept = host.read(KEPT, follow=False) or ""
         data = bytes.fromhex(kept[8:])
@@ -133,22 +133,22 @@ def same(host: Host, agree: t.Callable[[int, int], bool] = lambda last, now: Tru
 
 
 def facts_of(host: Host, asked: dict[tuple[t.Any, ...], t.Any]) -> t.Optional[Facts]:
-    """Questions and answers as hold() compares them; None where a file has changed since it was read."""
+    """Questions and answers in the form that hold() compares; None if a file has changed since it was read."""
     stamps: dict[str, Stamp] = {}
     reads: dict[str, bytes] = {}
     scores: Scores = []
     questions: dict[tuple[t.Any, ...], list[tuple[str, t.Any]]] = {}
     spare: dict[tuple[t.Any, ...], list[tuple[str, t.Any]]] = {}
-    youngest = (time.time() - STEADY_SECONDS) * 1e9  # The kernel's clock, whatever the host's is.
+    youngest = (time.time() - STEADY_SECONDS) * 1e9  # The times of files are by the kernel's clock, not by host.now().
     for (method, path, *words), answer in asked.items():
         key = (method, *words)
         follow = method != "read_bytes" or words[0]
         is_file = method == "read_bytes"
         if is_file or method in FOLDERS:
-            # A link takes the place of a file that it leads to with another time, so stamps_now() need not tell them apart.
+            # If a file is moved and a link to it takes its place, the move changes the file's time: stamps_now() may follow links.
             stamp = stamp_of(host, path) if follow or host.link(path) is None else None
             if stamp is not None and max(stamp[3:], default=0) < youngest:
-                # The stamp comes first: a later change shows in the answer now, or in the stamp later.
+                # A change after stamp_of() shows either in this answer or in the next tick's stamp.
                 if getattr(host, method)(path, *words) != answer:
                     return None
                 stamps[path] = stamp
@@ -170,7 +170,7 @@ def facts_of(host: Host, asked: dict[tuple[t.Any, ...], t.Any]) -> t.Optional[Fa
 
 
 def score_rows(host: Host, path: str) -> t.Optional[list[tuple[str, int, bytes]]]:
-    """The control groups below one whose processes all have the wanted oom_score_adj; None where they cannot be told."""
+    """Rows of Scores for a control group and the groups below it; None if oom_score.groups() cannot tell which groups exist."""
     from .pids import oom_score
 
     groups = oom_score.groups(host, path) if path.startswith(CGROUPS) else None
@@ -180,10 +180,10 @@ def score_rows(host: Host, path: str) -> t.Optional[list[tuple[str, int, bytes]]
 def leave_out_shown(
     reads: dict[str, bytes], scores: Scores, questions: dict[tuple[t.Any, ...], list[tuple[str, t.Any]]]
 ) -> None:
-    """Leave out the questions whose answers are shown by others.
+    """Leave out the questions that other questions answer too.
 
-    The processes that are looked at show whether there are any, in a control group without others in it. What is in a folder that
-    is read shows that the folder is there.
+    In a control group without inner groups, cgroup.procs shows as well as cgroup.events whether the group is populated. A file that is
+    read shows that its folder exists.
     """
     from .pids import oom_score
 
@@ -197,15 +197,15 @@ def leave_out_shown(
 
 
 def packed(reads: dict[str, bytes]) -> Read:
-    """What files have, as same_bytes() compares it."""
+    """The bytes of files in the form that same_bytes() compares."""
     return BETWEEN.join(reads), b"".join(reads.values()), list(map(len, reads.values()))
 
 
 def hold(host: Host, facts: Facts) -> bool:
-    """Whether all questions have the same answers still."""
+    """Whether all questions still have the same answers."""
     stamped, reads, scores, questions, spare = facts
     if hash(tuple(stamps_now(host, stamped[0]))) != stamped[1]:
-        # The bytes of a file are not kept: any that it has now are another answer.
+        # The bytes of a stamped file are not kept: the kept answer is ``...``, from which any bytes differ.
         stamps, unasked = marshal.loads(zlib.decompress(spare))  # noqa: S302 - as in same()
         now = stamps_now(host, stamped[0])
         others = {path for (path, before), after in zip(stamps, now) if after != before}
@@ -227,7 +227,7 @@ def hold(host: Host, facts: Facts) -> bool:
 
 
 def usual_scores(host: Host, folder: int, scores: Scores) -> bool:
-    """Whether the processes of all these control groups have their usual scores; the folder is CGROUPS."""
+    """Whether the processes of all these control groups have their usual scores. ``folder`` is a descriptor of CGROUPS."""
     from .pids import oom_score
 
     return all(
@@ -243,9 +243,9 @@ def usual_scores(host: Host, folder: int, scores: Scores) -> bool:
 
 
 def same_bytes(prefix: str, folder: t.Optional[int], paths: str, wanted: bytes, lengths: list[int]) -> bool:
-    """Whether the files (links followed) have these bytes. As Host.read_bytes(), but with one read: they are short.
+    """Whether the files (links followed) have the bytes ``wanted``, split by ``lengths``. The files are short: one read is enough.
 
-    A path is the prefix with one of the paths; where it is relative, it is so to the open folder.
+    The path of a file is ``prefix`` with one of ``paths``. A relative path starts at the open ``folder``.
     """
     opened, read, close, flags = os.open, os.read, os.close, READ_FLAGS
     found = []
@@ -262,10 +262,10 @@ def same_bytes(prefix: str, folder: t.Optional[int], paths: str, wanted: bytes, 
 
 
 def stamp_of(host: Host, path: str) -> t.Optional[Stamp]:
-    """What changes when the names in a directory or the bytes of a file do, links followed: compare with stamps_now().
+    """The stamp of a path, links followed: it changes with the names in a directory, or with the bytes of a file.
 
-    Empty where nothing is there. None for a file that the kernel makes, and for what is neither file nor directory.
-    A time that is younger than a step of the kernel's clock may be that of two changes.
+    Empty where nothing is. None for a file of the kernel, and for anything else than a file or directory. Two changes within a step of
+    the kernel's clock have the same time.
     """
     if path.startswith(MADE_BY_KERNEL):
         return None
@@ -281,7 +281,7 @@ def stamp_of(host: Host, path: str) -> t.Optional[Stamp]:
 
 
 def stamps_now(host: Host, paths: str) -> list[Stamp]:
-    """The stamp of each path now, as stamp_of() has it; one that no path has where it cannot be looked at."""
+    """The present stamp of each path, in the form of stamp_of(); after an error ``(0,)``, which is no path's stamp."""
     found: list[Stamp] = []
     root, status = host.root, os.stat
     for path in paths.split(BETWEEN) if paths else ():
@@ -297,7 +297,7 @@ def stamps_now(host: Host, paths: str) -> list[Stamp]:
 
 
 def question(host: Host, method: str) -> t.Callable[..., t.Any]:
-    """What asks a recorded question again: a method of Host, or a reader of many files whose answer is recorded as one."""
+    """The function that asks a recorded question again: a method of Host, or a reader of many files that records one answer."""
     if method == "oom_scores":
         from .pids import oom_score
 
@@ -323,18 +323,18 @@ def question(host: Host, method: str) -> t.Callable[..., t.Any]:
 
 
 def conditions() -> list[str]:
-    """What a full tick depends on beside files: this Python, which release's program it is, and which unit started it."""
+    """The inputs of a full tick that are no files: this Python, the path of this program's release, the unit that triggered the tick."""
     return [sys.version, __file__, os.environ.get("TRIGGER_UNIT", "")]
 
 
 def program() -> list[tuple[str, int, int]]:
-    """The files of the program that looked."""
+    """The stamps of the program's files that are loaded."""
     package = __name__.rpartition("host.")[0]
     files = [getattr(module, "__file__", None) for name, module in sys.modules.items() if name.startswith(package)]
     return [stamp(file) for file in files if file]
 
 
 def stamp(file: str) -> tuple[str, int, int]:
-    """A file, and what changes when it is written."""
+    """A file, the time of its last write in nanoseconds, and its size."""
     status = os.stat(file)
     return file, status.st_mtime_ns, status.st_size

@@ -5,9 +5,9 @@
 # This module is private to the collection corral.node.
 """One connection to systemd (org.freedesktop.systemd1(5)) for all steps of a plan, through libsystemd.
 
-A systemctl process costs ten times as much as a call here. This file is loaded with the first step that needs it, since importing ctypes
-costs more than a converged tick may. Only functions of sd-bus(3) with a fixed number of arguments are called: ctypes does not know which
-arguments are variadic, and some machines pass those in another way.
+A systemctl process costs ten times as much as a call here. The first step that needs this file loads it: to import ctypes takes longer
+than a converged tick may take. Only functions of sd-bus(3) with a fixed number of arguments are called: ctypes does not know which
+arguments are variadic, and some architectures pass variadic arguments in another way.
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ FUNCTIONS: dict[str, tuple[t.Any, ...]] = {
     "sd_bus_message_enter_container": (HANDLE, KIND, TEXT),
     "sd_bus_message_read_basic": (HANDLE, KIND, HANDLE),
 }
-# These free their argument, and their result is of no use.
+# These functions free their argument, and their result is of no use.
 RELEASES = ("sd_bus_close", "sd_bus_unref", "sd_bus_message_unref", "sd_bus_error_free")
 
 
 def library() -> t.Any:
-    """libsystemd with the types of its functions; None where it is not installed or too old."""
+    """libsystemd with the types of its functions; None if the library is not installed or too old."""
     try:
         lib = ctypes.CDLL(LIBRARY)
         for name, arguments in FUNCTIONS.items():
@@ -109,7 +109,7 @@ def connect() -> t.Optional[Connection]:
 
 
 class Connection:
-    """A connection to systemd, closed by ``close`` or with its last reference. Not for several threads."""
+    """A connection to systemd, closed by ``close`` or with its last reference. Only one thread may use it."""
 
     def __init__(self, lib: t.Any) -> None:
         self.lib = lib
@@ -136,7 +136,7 @@ class Connection:
             if not checked(self.lib.sd_bus_process(self.bus, None)):
                 self.wait(deadline)
         if broker:
-            # Over a broker, signals need both: systemd sends them to subscribers, the broker to connections with a match.
+            # Over a broker, signals need both calls: systemd sends signals to subscribers, the broker to connections with a match.
             rule = f"type='signal',path='{MANAGER_PATH.decode()}',interface='{MANAGER.decode()}',member='JobRemoved'"
             bus = (b"org.freedesktop.DBus", b"/org/freedesktop/DBus", b"org.freedesktop.DBus")
             self.call(*bus, b"AddMatch", (rule,), seconds=seconds)
@@ -162,7 +162,7 @@ class Connection:
             return
         job = self.call(NAME, MANAGER_PATH, MANAGER, method, (unit, mode), "o", seconds=seconds)
         result = self.result_of(job, deadline)
-        if result not in ("done", "skipped"):  # systemctl takes both as success.
+        if result not in ("done", "skipped"):  # systemctl takes both results as success.
             raise BusError(FAILED, f"the job of {unit} ended with the result {result}: see journalctl -u {unit}")
 
     def active_state(self, unit: str, seconds: float) -> str:
@@ -185,7 +185,7 @@ class Connection:
         *,
         seconds: float,
     ) -> str:
-        """Call a method and wait for the answer. Returns its first text ("o": a path, "v": in a variant), "" without ``answer``."""
+        """Call a method and wait. Returns the first text of the answer, of the type ``answer`` ("o": path, "v": variant; "": no text)."""
         message, reply, error = HANDLE(), HANDLE(), Error()
         try:
             new = self.lib.sd_bus_message_new_method_call
@@ -248,7 +248,7 @@ class Connection:
                 self.wait(deadline)
 
     def job_removed(self, message: ctypes.c_void_p, job: str) -> str:
-        """The result of a job by a JobRemoved signal; "" for any other message."""
+        """The result of the job if the message is its JobRemoved signal; "" for any other message."""
         if self.lib.sd_bus_message_is_signal(message, MANAGER, b"JobRemoved") <= 0:
             return ""
         number = ctypes.c_uint32()
@@ -267,7 +267,7 @@ class Connection:
 
 
 def checked(code: int) -> int:
-    """The result of a function of libsystemd. Raises Unavailable for a negative one, which is an errno."""
+    """The result of a function of libsystemd. Raises Unavailable for a negative result, which is an errno."""
     if code < 0:
         raise Unavailable(os.strerror(-code))
     return code

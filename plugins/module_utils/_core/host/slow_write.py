@@ -16,9 +16,9 @@ PAUSE_SECONDS = 0.01  # between two looks at the process
 
 
 def write_within(path: str, text: str, seconds: float) -> None:
-    """Write a kernel file with one write(2) in its own process. Raises OSError for the kernel's refusal, TimeoutError after ``seconds``.
+    """Write a kernel file with one write(2) in a child process. Raises OSError for the kernel's refusal, TimeoutError after ``seconds``.
 
-    The process keeps no file of this process open: no lock, and no pipe whose reader waits for its end.
+    The child keeps no file of this process open: no lock, and no pipe whose reader waits for the end of the pipe.
     """
     child = os.fork()
     if child == 0:

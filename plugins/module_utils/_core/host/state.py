@@ -36,12 +36,12 @@ ITSELF = "whatever is there stands for it"
 
 
 class OwnFile(NamedTuple):
-    """A file of Corral's own: what ``ends`` it, and what stays in force when it is ``lost``. docs/maintenance.md has this table.
+    """A file of Corral's own: the event that ``ends`` it, and what happens if it is ``lost``. docs/maintenance.md has this table.
 
-    Lost is gone where it was, torn, or a folder, a link, a FIFO, a socket or a device in its place. ``spare`` is what has the same
-    data ("": nothing). ``checked`` files have a version and a checksum. ``told``: an item names it when it is torn or of another kind; the
-    others have items of their own, or are written by each look. ``written``: by each run, beside the steps of its plan. ``deleted``: with
-    the profile, beside what is restored.
+    A lost file is gone or torn, or a folder, a link, a FIFO, a socket or a device has its path. ``spare`` has the same data ("": no such
+    file). A ``checked`` file has a version and a checksum. If a ``told`` file is torn or of another kind, an item of the status names it;
+    the other files have items of their own, or each look writes them. Each run writes a ``written`` file, beside the steps of its plan.
+    The removal of the profile deletes a ``deleted`` file, beside the steps that restore originals.
     """
 
     path: str
@@ -60,7 +60,7 @@ class OwnFile(NamedTuple):
 
     @property
     def lasts(self) -> bool:
-        """Whether it is there after a boot."""
+        """Whether the file survives a boot."""
         return not self.path.startswith(f"{RUN}/")
 
 
@@ -70,30 +70,30 @@ AGENT = f"{ETC}/agent.json"
 APPLIED = f"{STATE}/applied.json"
 HISTORY = f"{STATE}/journal/profiles.json"
 BEFORE = f"{STATE}/journal/before.json"
-LOST = f"{BEFORE}.damaged"  # the originals that could not be read any more; empty where the file was missing
-UNREADABLE = f"{BEFORE}.unreadable"  # single records that could not be read, as they were, until their file is deleted
+LOST = f"{BEFORE}.damaged"  # a copy of BEFORE when it could not be read; empty if BEFORE was missing
+UNREADABLE = f"{BEFORE}.unreadable"  # single records that could not be read, unchanged; kept until a user deletes it
 ADMITTED = f"{STATE}/admitted.json"
 CHECKPOINT = f"{STATE}/checkpoint.json"
 WORKLOADS = (ADMITTED, CHECKPOINT)
 UNCONFIRMED = f"{STATE}/unconfirmed.json"
 REJECTED = f"{STATE}/rejected.json"
 PAUSE = f"{STATE}/pause.json"
-# There from before a hook drains the node until it has resumed it, over boots: the hook, and below it what a failed resume said.
+# Exists from before a hook drains the node until the hook has resumed the node, also over boots. Lines: the hook; a failed resume's error.
 DRAINED = f"{STATE}/drained"
 PROGRAM = f"{STATE}/program.json"  # digests of the agent's program, as it was installed: program_check.py
-PCI_USED = f"{STATE}/pci-used.json"  # what the machine uses of the PCI functions that may be bound: pci_used_before.py
+PCI_USED = f"{STATE}/pci-used.json"  # the PCI functions that may be bound and that the machine uses: pci_used_before.py
 GC_RECORDS = f"{STATE}/gc.json"
 EFFECTIVE_PROFILE = f"{STATE}/effective-profile.json"
 SINCE = f"{STATE}/drift-since.json"
 STATUS = f"{RUN}/status.json"
 PUBLISHED = (STATUS, f"{RUN}/pools.json", f"{RUN}/pools.env")
 ATTEMPTS = f"{RUN}/attempts.json"
-RELOAD_DUE = f"{RUN}/reload-due"  # there from before the first file that systemd reads until it has read them
-# There from before a kubelet is stopped until the new one is healthy; its text is the hook that drained the node, if any.
+RELOAD_DUE = f"{RUN}/reload-due"  # exists from before files that systemd reads are written until systemd has reloaded
+# Exists from before a kubelet is stopped until the new kubelet is healthy; its text is the hook that drained the node, if any.
 KUBELET_DUE = f"{RUN}/kubelet-due"
 WAY_BACK = f"{RUN}/way-back.json"
-KUBELET_FINDINGS = f"{RUN}/kubelet-findings.json"  # when each was first seen
-# Results of the commands for the health of devices, written where one changes; and when each was checked, written by each pass.
+KUBELET_FINDINGS = f"{RUN}/kubelet-findings.json"  # when each finding was first seen
+# The results of the commands that check devices, written when a result changes; the time of each check, written by each pass.
 DEVICE_CHECKS, DEVICES_CHECKED = f"{RUN}/device-checks.json", f"{RUN}/devices-checked.json"
 GC_STATUS = f"{RUN}/gc.json"
 GC_DRIFT = f"{RUN}/gc-drift.json"
@@ -148,7 +148,7 @@ FILES = (
     OwnFile(GC_IDLE, BOOT, "the next pass writes it", checked=True),
 )  # fmt: skip
 DEVICE_CHECKS_LOCK = f"{RUN}/device-checks.lock"
-# What containers and units get with their grants: model/devices/device_delivery.py.
+# The CDI spec and the folder of files that give containers and units their granted devices: model/devices/device_delivery.py.
 GRANTS_SPEC, DEVICES = "/run/cdi/corral.node-grant.json", f"{RUN}/devices"
 KINDS = {
     stat.S_IFREG: "",
@@ -159,9 +159,9 @@ KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
-AGENT_MANAGER = "agent"  # whose originals tell of no profile
+AGENT_MANAGER = "agent"  # the manager whose originals no profile caused
 PRIVATE = 0o600
-VERSION = 1  # of checksummed files
+VERSION = 1  # the version of checksummed files
 
 
 class Record(NamedTuple):
@@ -173,27 +173,27 @@ class Record(NamedTuple):
 
 
 def kind(host: Host, path: str) -> str:
-    """What is there in place of a file of Corral's own; "" for a file, and where nothing is. Links are not followed."""
+    """The kind of thing at the path of a file of Corral's own, such as "a link" or "a folder"; "" for a file, and where nothing is."""
     found = host.permissions(path)
     return "" if found is None else KINDS.get(stat.S_IFMT(found[0]), "something else")
 
 
 def there(host: Host, path: str) -> bool:
-    """Whether anything has the name of a file of Corral's own, of whatever kind: a link that leads nowhere among them."""
+    """Whether anything has the path of a file of Corral's own: a file, or something else, such as a link that leads nowhere."""
     return host.permissions(path) is not None
 
 
 def read_text(host: Host, path: str) -> t.Optional[str]:
-    """The text of a file of Corral's own; None where it is gone, and where something else than a file is there.
+    """The text of a file of Corral's own; None if it is gone, or something else has its path.
 
-    Only a file is opened: what a folder or a link answers is no error of a disk.
+    Only a file is opened: the error for a folder or a link would look like the error of a disk.
     """
     found = host.permissions(path)
     return host.read(path, follow=False) if found is not None and stat.S_ISREG(found[0]) else None
 
 
 def declared_text(host: Host) -> t.Optional[str]:
-    """The text of the declared profile, which may be a link to a file; None where the path leads to no file."""
+    """The text of the declared profile, whose path may be a link; None if the path leads to no file."""
     path = DECLARED
     if kind(host, path) == KINDS[stat.S_IFLNK]:
         from . import link_walk
@@ -206,7 +206,7 @@ def declared_text(host: Host) -> t.Optional[str]:
 
 
 def wrong(host: Host, path: str, stored: t.Any, *, is_checked: bool = True) -> str:
-    """What is wrong with a file of Corral's own that should be there, and has the JSON value ``stored``; "" where nothing is."""
+    """What is wrong with a file of Corral's own that should exist, with ``stored`` as its JSON value; "" for a file in order."""
     if not there(host, path):
         return "is gone"
     other = kind(host, path)
@@ -221,7 +221,7 @@ def wrong(host: Host, path: str, stored: t.Any, *, is_checked: bool = True) -> s
 
 
 def read_json(host: Host, path: str) -> t.Any:
-    """The JSON value in a file of Corral's own; None when it is absent, of another kind, or no JSON."""
+    """The JSON value in a file of Corral's own; None if the file is absent, of another kind, or not JSON."""
     try:
         return json.loads(read_text(host, path) or "null")
     except (ValueError, RecursionError):
@@ -229,13 +229,13 @@ def read_json(host: Host, path: str) -> t.Any:
 
 
 def refuse_unreadable(host: Host) -> None:
-    """Raise Unreadable where a published file cannot be read: a run would notice only once it has changed the node."""
+    """Raise Unreadable if a published file cannot be read, so that a run notices before it changes the node."""
     for path in PUBLISHED:
         host.read(path)
 
 
 def read_published(host: Host, path: str) -> t.Any:
-    """As read_json(), with printable texts: a file that was copied from a node may come from another program."""
+    """The result of read_json() with printable texts: a file that was copied from a node may come from another program."""
     try:
         return printable_data(read_json(host, path))
     except RecursionError:
@@ -243,7 +243,7 @@ def read_published(host: Host, path: str) -> t.Any:
 
 
 def checked(host: Host, path: str) -> t.Any:
-    """The data of a checksummed file; None when it is absent, truncated, foreign or of a newer version."""
+    """The data of a checksummed file; None if the file is absent, truncated, foreign or of another version."""
     try:
         return checked_data(read_json(host, path))
     except ValueError:
@@ -251,10 +251,10 @@ def checked(host: Host, path: str) -> t.Any:
 
 
 def either(host: Host, path: str) -> t.Any:
-    """The data of a checksummed file, by its second copy where the first one cannot be read; None where neither can.
+    """The data of a checksummed file, or of its second copy if the file cannot be read; None if neither can be read.
 
-    Where the two differ, one of them is older: a run was killed between its writes, or the file was restored from a backup. A list of
-    UNITED then has the rows of both: a row that is left out would never be restored, or never be released.
+    If they differ, one is older: a run was killed between the two writes, or the file was restored from a backup. For a file in UNITED
+    the result has the rows of both: an original without a row would never be restored, a workload without a row never be released.
     """
     found, second = (checked(host, one) for one in (path, f"{path}.previous"))
     if found is None or second is None or found == second or path not in UNITED:
@@ -264,7 +264,7 @@ def either(host: Host, path: str) -> t.Any:
 
 
 def key_of_record(row: t.Any) -> t.Any:
-    """What a row of the originals is of; a row that cannot be read is of itself."""
+    """The kind, target and name of the original in a row; for a row that cannot be read, the row itself."""
     before = row.get("before") if isinstance(row, dict) else None
     return [before.get(word) for word in ("kind", "target", "name")] if isinstance(before, dict) else row
 
@@ -276,7 +276,7 @@ UNITED: dict[str, t.Callable[[t.Any], t.Any]] = {
 
 
 def checked_data(stored: t.Any) -> t.Any:
-    """The data of what a checksummed file holds. Raises ValueError with what is wrong with it."""
+    """The data in the JSON value of a checksummed file. Raises ValueError that says what is wrong with the file."""
     if stored is None:
         raise ValueError("is not JSON: truncated, or not Corral's")
     if not isinstance(stored, dict) or not {"version", "checksum", "data"} <= stored.keys():
@@ -294,22 +294,22 @@ def checked_text(data: t.Any) -> str:
 
 
 def checksum(data: t.Any) -> str:
-    """CRC-32 of the canonical JSON: against truncation and careless edits, not against malice (mode 0600 is)."""
+    """CRC-32 of the canonical JSON. It shows truncation and careless edits; the file's mode 0600 protects against malice."""
     return f"{zlib.crc32(json.dumps(data, sort_keys=True).encode()):08x}"
 
 
 def written_before(host: Host, path: str) -> bool:
-    """Whether a file is there, or was: its second copy is deleted first (rest_of)."""
+    """Whether a file was written and not deleted since: it or its second copy exists (the copy is deleted first, see rest_of())."""
     return there(host, path) or there(host, f"{path}.previous")
 
 
 def rest_of(path: str) -> tuple[str, str]:
-    """A file and its second copy, in the order in which they are deleted: between the two nothing looks lost."""
+    """A file and its second copy, in the order in which they are deleted: a second copy alone would look like a loss."""
     return f"{path}.previous", path
 
 
 def write_checked(host: Host, path: str, data: t.Any, *, spare: bool = True) -> None:
-    """Write a checksummed file, and the same beside it (``spare``): what takes its place when it is lost."""
+    """Write a checksummed file, and with ``spare`` its second copy, which counts if the file is lost."""
     text = readable(path, checked_text(data))
     state_folder(host, os.path.dirname(path))
     host.write_file(path, text, PRIVATE)
@@ -318,7 +318,7 @@ def write_checked(host: Host, path: str, data: t.Any, *, spare: bool = True) -> 
 
 
 def readable(path: str, text: str) -> str:
-    """The text of a file that Corral reads again. Raises OSError where it is larger than what is read: it would be as lost."""
+    """``text``, for a file that Corral reads again. Raises OSError if it is larger than READ_LIMIT: the file would count as lost."""
     if len(text.encode("utf-8", "surrogateescape")) > READ_LIMIT:
         raise OSError(errno.EFBIG, f"more than {READ_LIMIT >> 20} MiB, which is the most that is read", path)
     return text
@@ -331,7 +331,7 @@ def state_folder(host: Host, path: str) -> None:
 
 
 def records(host: Host) -> tuple[list[Record], t.Optional[str]]:
-    """The originals, oldest first, and a warning when they are read from the file's second copy."""
+    """The originals, oldest first, and a warning if they come from the second copy or cannot be read at all."""
     copies = [read_text(host, path) or "" for path in (BEFORE, f"{BEFORE}.previous")]
     found, warning = records_in(copies[0]), None
     if found is not None and copies[1] != copies[0]:
@@ -345,41 +345,41 @@ def records(host: Host) -> tuple[list[Record], t.Optional[str]]:
 
 
 def were_recorded(host: Host) -> bool:
-    """Whether there must be originals: they are recorded whenever a profile is applied or an agent is installed."""
+    """Whether a file of originals must exist: it is written whenever a profile is applied or an agent is installed."""
     return written_before(host, BEFORE) or there(host, APPLIED) or there(host, AGENT)
 
 
 def originals_lost(host: Host) -> bool:
-    """Whether neither copy of the originals can be read, and there must be some; or whether that was so once.
+    """Whether originals must exist and neither copy can be read, now or in an earlier run.
 
-    What a later run found and recorded is not what was there before Corral: the loss stays until the state is removed.
+    A later run records the values that it finds, which are not those from before Corral: the loss stays until the state is removed.
     """
     if there(host, LOST):
         return True
     copies = (read_text(host, path) or "" for path in (BEFORE, f"{BEFORE}.previous"))
     if any(records_in(text) is not None for text in copies):
         return False
-    from . import own_files  # The state folder is gone, or there never was one.
+    from . import own_files  # Imported here: needed only if both copies are unreadable or gone.
 
     return were_recorded(host) or next(own_files.written(host), None) is not None
 
 
 def records_in(text: str) -> t.Optional[tuple[Record, ...]]:
-    """The originals in a checksummed text that can be read; None when it is not as Corral wrote it."""
+    """The readable originals in a checksummed text; None for a text that Corral did not write."""
     rows = rows_in(text)
     return None if rows is None else rows[0]
 
 
 @functools.lru_cache(maxsize=2)  # One run reads the same text again and again.
 def rows_in(text: str) -> t.Optional[tuple[tuple[Record, ...], tuple[t.Any, ...]]]:
-    """The originals in a checksummed text, and the rows that cannot be read; None for a text of other programs."""
+    """The originals in a checksummed text, and the rows that cannot be read; None for a text that Corral did not write."""
     try:
         data = checked_data(json.loads(text or "null"))
     except (ValueError, RecursionError):
         return None
     if not isinstance(data, list):
         return None
-    from ..model.plan import undo  # A tick that only writes the metrics again loads no plan.
+    from ..model.plan import undo  # A tick that only writes the metrics does not load it.
 
     found, others = [], []
     for row in data:
@@ -394,7 +394,7 @@ def rows_in(text: str) -> t.Optional[tuple[tuple[Record, ...], tuple[t.Any, ...]
 
 
 def unread_rows(host: Host) -> list[t.Any]:
-    """The rows among the originals that cannot be read and that are not set aside yet."""
+    """The rows in the file of originals that cannot be read, and are not set aside yet."""
     for path in (BEFORE, f"{BEFORE}.previous"):
         rows = rows_in(read_text(host, path) or "")
         if rows is not None:
@@ -403,7 +403,7 @@ def unread_rows(host: Host) -> list[t.Any]:
 
 
 def unreadable(host: Host) -> list[t.Any]:
-    """All rows that cannot be read, those that were set aside first. The original of each counts as lost."""
+    """All rows of originals that cannot be read: first the rows in UNREADABLE. The original of each row counts as lost."""
     kept = read_json(host, UNREADABLE) if there(host, UNREADABLE) else None
     aside = kept if isinstance(kept, list) else []
     return [*aside, *(row for row in unread_rows(host) if row not in aside)]
@@ -412,7 +412,7 @@ def unreadable(host: Host) -> list[t.Any]:
 def save_records(host: Host, kept: t.Sequence[Record]) -> None:
     """Write the originals; they are on the disk before this returns.
 
-    A loss of those before is recorded first, and rows that cannot be read are set aside.
+    First a loss of the earlier originals is recorded (LOST), and rows that cannot be read are set aside (UNREADABLE).
     """
     if not there(host, LOST) and originals_lost(host):
         state_folder(host, os.path.dirname(BEFORE))
@@ -426,10 +426,10 @@ def save_records(host: Host, kept: t.Sequence[Record]) -> None:
 
 
 def applied(host: Host) -> t.Any:
-    """The data of the profile that was applied last; None where none is.
+    """The data of the profile that was applied last; None without a profile.
 
-    Where its file is lost it is the newest of the history, which is written first, as long as the node has a declared profile and
-    records of what Corral changed for it: without these it was removed.
+    If its file is lost, the newest profile of the history counts, which is written first. The node must then have a declared profile and
+    originals of what a profile changed: otherwise the profile was removed.
     """
     found = read_json(host, APPLIED)
     if found is None and declared_text(host) is not None and has_changed(host):
@@ -442,22 +442,22 @@ def applied(host: Host) -> t.Any:
 
 
 def was_applied(host: Host) -> bool:
-    """Whether a profile was applied, and not removed since: either file tells it where the other one is lost. The history outlasts both."""
+    """Whether a profile was applied and not removed since: one of two files is enough, since the other may be lost."""
     return there(host, APPLIED) or there(host, EFFECTIVE_PROFILE)
 
 
 def has_changed(host: Host) -> bool:
-    """Whether there are originals of what a profile changed: not those of the agent alone."""
+    """Whether originals exist of what a profile changed, beside the originals of the agent."""
     return any(record.manager != AGENT_MANAGER for record in records(host)[0])
 
 
 def record_profile(host: Host, profile: t.Any) -> None:
-    """Keep the profile that has just been applied, and those before it for ``corral rollback``."""
+    """Keep the profile that has just been applied, and the profiles before it for ``corral rollback``."""
     last = applied(host)
     if last == profile and read_json(host, APPLIED) is not None:
         return
     if not were_recorded(host):
-        save_records(host, ())  # A profile that changed nothing: later, what is not there was lost.
+        save_records(host, ())  # Also if the profile changed nothing: from now on a missing file is a loss.
     from ..model.status import history as applied_profiles  # A tick that changes nothing does not get here.
 
     if last != profile:
@@ -468,7 +468,7 @@ def record_profile(host: Host, profile: t.Any) -> None:
 
 
 def history(host: Host) -> tuple[t.Optional[HistoryEntry], list[HistoryEntry]]:
-    """The profile in force (None: no profile is) and those applied before it, the newest first."""
+    """The profile in force (None without a profile), and the profiles applied before it, the newest first."""
     from ..model.status import history as applied_profiles
 
     return applied_profiles.divided(applied_profiles.from_data(either(host, HISTORY)), applied(host))
@@ -482,9 +482,9 @@ def save_history(host: Host, kept: t.Sequence[HistoryEntry]) -> None:
 
 
 def leave_nothing(host: Host, path: str) -> None:
-    """Remove a lock in RUN, and RUN itself, where RUN has no other file and the folder STATE does not exist.
+    """Remove a lock in RUN, and RUN itself, if RUN has no other file and the folder STATE does not exist.
 
-    The caller holds the lock, and releases it afterwards also where these folders cannot be read.
+    The caller holds the lock, and releases it afterwards, even if these folders cannot be read.
     """
     try:
         alone = not host.exists(STATE) and [f"{RUN}/{name}" for name in host.names(RUN)] == [path]
@@ -496,7 +496,7 @@ def leave_nothing(host: Host, path: str) -> None:
 
 
 def delete_with_profile(host: Host, but: str) -> None:
-    """Delete the files that end with the profile and that no step removes, without the one file ``but``."""
+    """Delete the ``deleted`` files of FILES except ``but``, and the damaged copies of WORKLOADS: no step removes them."""
     aside = [f"{path}.damaged" for path in WORKLOADS]
     for path in (*aside, *(path for one in FILES if one.deleted and one.path != but for path in one.copies)):
         if there(host, path):
@@ -506,11 +506,11 @@ def delete_with_profile(host: Host, but: str) -> None:
 def forget(host: Host) -> None:
     """Remove all of Corral's own state except the node's lock.
 
-    The run that has the lock removes it last (leave_nothing()). Files of others stay, and so do the folders that have
-    such files.
+    The run that holds the lock removes the lock last (leave_nothing()). Folders inside Corral's folders stay, and so do the folders
+    above them; /etc/corral stays with the files in it.
     """
     for folder in (f"{STATE}/journal", STATE, DEVICES, RUN):
-        # A second copy that outlived its file would look like a loss.
+        # Second copies first: a second copy without its file would look like a loss.
         for name in sorted(host.names(folder), key=lambda name: not name.endswith(".previous")):
             if f"{folder}/{name}" != lock.LOCK and not host.is_dir(f"{folder}/{name}"):
                 host.remove(f"{folder}/{name}")

@@ -30,11 +30,11 @@ if t.TYPE_CHECKING:
     from .command import Command
     from .sd_bus import Connection
 
-SECONDS = 60.0  # for an answer of systemd
+SECONDS = 60.0  # the longest wait for an answer of systemd
 OLDEST = 247  # the oldest release that Corral is tested with
 # For example libsystemd-shared-252.so or libsystemd-shared-254.10-1.fc39.so.
 LIBRARY = r"libsystemd-shared-([0-9]{1,6})[^0-9]"
-# systemd.unit(5), "Unit File Load Path": of files with the same name the one in the first directory wins.
+# systemd.unit(5), "Unit File Load Path": of files with the same name, the file in the first directory wins.
 LOAD_PATH = (
     PERSISTENT_CONTROL,
     RUNTIME_CONTROL,
@@ -56,7 +56,7 @@ SYSTEM_CONF_PATH = (
 
 
 class NoAnswer(Unreadable):
-    """systemd does not say whether units are active: only "unknown" follows from that."""
+    """systemd does not say whether units are active: the verdict is "unknown"."""
 
     def __init__(self, units: t.Sequence[str], said: str) -> None:
         super().__init__("systemd", errno.ETIMEDOUT)
@@ -77,9 +77,9 @@ def runs(host: Host) -> bool:
 
 
 def release(host: Host) -> t.Optional[int]:
-    """The number of the installed release, by the name of systemd's shared library; None where that is not found.
+    """The number of systemd's installed release, from the name of its shared library; None if no such library is found.
 
-    A file's name costs less than a question to systemd, and works on a copy of a node's files.
+    To read a name costs less than to ask systemd, and works on a copy of a node's files.
     """
     folders = [
         f"/usr/lib/{name}/systemd"
@@ -94,7 +94,7 @@ def release(host: Host) -> t.Optional[int]:
 
 
 def active(host: Host, units: t.Sequence[str]) -> frozenset[str]:
-    """The active ones of these units, by one call. Units without processes leave no trace in files. Raises NoAnswer."""
+    """The units that are active, by one call: no file shows an active unit without processes. Raises NoAnswer."""
     argv = ("systemctl", "is-active", "--", *units)
     answer = answered(host, argv, lambda bus: "\n".join(bus.active_state(unit, SECONDS) for unit in units))
     states = answer.out.split()
@@ -105,7 +105,7 @@ def active(host: Host, units: t.Sequence[str]) -> frozenset[str]:
 
 
 def main_processes(host: Host, units: t.Iterable[str]) -> t.Optional[dict[str, str]]:
-    """The PIDs of services' main processes ("0" without one), by one call for all; None where systemd does not say."""
+    """The PIDs of services' main processes ("0": no process), by one call for all; None if systemd does not answer."""
     argv = ("systemctl", "show", "--property=Id,MainPID", "--", *units)
     answer = host.run(*argv, timeout=SECONDS)
     rows = [dict(line.partition("=")[::2] for line in block.splitlines()) for block in answer.out.split("\n\n")]
@@ -131,7 +131,7 @@ def control(host: Host, verb: str, unit: str, *, mode: str = "replace", timeout:
 
 
 def end_units(host: Host, *patterns: str, stop: bool) -> None:
-    """Have systemd forget units whose files are gone, but which are still active or failed; without ``stop`` only failed units."""
+    """Have systemd forget units whose files are gone: the failed units, and with ``stop`` the active units too."""
     if stop:
         host.run("systemctl", "stop", "--no-block", "--", *patterns, timeout=SECONDS)
     host.run("systemctl", "reset-failed", "--", *patterns, timeout=SECONDS)
@@ -140,15 +140,15 @@ def end_units(host: Host, *patterns: str, stop: bool) -> None:
 def answered(
     host: Host, argv: tuple[str, ...], ask: t.Callable[[Connection], t.Optional[str]], timeout: float = SECONDS
 ) -> Command:
-    """systemd's answer over the host's connection, in the form of systemctl's; systemctl (``argv``) runs where there is no connection, or
-    the connection does not cover the request.
+    """systemd's answer over the host's connection, in the form of systemctl's answer. If there is no connection, or if it breaks or does
+    not cover the request, systemctl (``argv``) runs.
     """
     bus = connection(host)
     if bus is not None:
         from .command import Command
         from .sd_bus import BusError, NotCovered, Unavailable
 
-        sys.audit("corral.systemd", *argv)  # as a process start raises an event (PEP 578), so that tests can count both
+        sys.audit("corral.systemd", *argv)  # Tests count this event and the event of a process start (PEP 578).
         try:
             answer = Command(0, ask(bus) or "", "")
         except BusError as error:
@@ -156,7 +156,7 @@ def answered(
         except NotCovered:
             return host.run(*argv, timeout=timeout)
         except Unavailable:
-            close_connection(host, broken=True)  # Each request can be repeated.
+            close_connection(host, broken=True)  # The request may have been carried out: each can be repeated.
             return host.run(*argv, timeout=timeout)
         host.commands.append(argv)
         return answer
@@ -164,7 +164,7 @@ def answered(
 
 
 def connection(host: Host) -> t.Optional[Connection]:
-    """The connection to systemd, opened when first needed; None where there is none: then systemctl is used."""
+    """The connection to systemd, opened when first needed; None without a connection: then systemctl is used."""
     if host.connection is None and not host.connection_tried and host.runs_commands:
         host.connection_tried = True
         try:
@@ -176,7 +176,7 @@ def connection(host: Host) -> t.Optional[Connection]:
 
 
 def close_connection(host: Host, *, broken: bool = False) -> None:
-    """Close the connection to systemd. The next use opens a new one, unless this one was ``broken``."""
+    """Close the connection to systemd. The next use opens a new connection, unless the closed connection was ``broken``."""
     bus, host.connection, host.connection_tried = host.connection, None, broken
     if bus is not None:
         bus.close()
@@ -204,13 +204,13 @@ class UnitFiles:
         self.ordered: dict[str, list[str]] = {}
 
     def text(self, path: str) -> t.Optional[str]:
-        """A file's text; None when it is absent or cannot be read."""
+        """A file's text; None if the file is absent."""
         if path not in self.texts:
             self.texts[path] = self.host.read(path)
         return self.texts[path]
 
     def fragment(self, unit: str) -> t.Optional[str]:
-        """The unit's own file, which for an instance is mostly its template's; None without one."""
+        """The path of the unit's own file (for an instance usually its template's file); None if there is no file."""
         paths = (f"{base}/{name}" for name in fragments(unit) for base, names in self.names.items() if name in names)
         return next((path for path in paths if self.text(path) is not None or self.host.exists(path)), None)
 
@@ -228,7 +228,7 @@ class UnitFiles:
         if unit in self.ordered:
             return self.ordered[unit]
         files: dict[str, str] = {}
-        # systemd.unit(5): of two drop-ins with one name the more specific folder wins, then the earlier load path.
+        # systemd.unit(5): of two drop-ins with the same name, the drop-in in the more specific folder wins, then in the earlier load path.
         for folder in reversed(dropin_folders(unit)):
             for base, names in self.names.items():
                 for file in self.host.names(f"{base}/{folder}") if folder in names else ():
@@ -247,7 +247,7 @@ def fragments(unit: str) -> list[str]:
 
 
 def dropin_folders(unit: str) -> list[str]:
-    """The folders of a unit's drop-ins, the most general first: its kind's, those of its prefixes, its own."""
+    """The folders of a unit's drop-ins, the most general first: for its type (service.d), for its name's prefixes, for the unit."""
     stem, dummy, kind = unit.rpartition(".")
     parts = stem.split("-")
     prefixes = ["-".join(parts[:depth]) + f"-.{kind}.d" for depth in range(1, len(parts))]
@@ -278,8 +278,8 @@ def assignments(file: str, text: t.Optional[str], name: str) -> list[Setting]:
 def logical_lines(text: str) -> t.Iterator[str]:
     """The lines of a unit file as systemd joins them (systemd.syntax(7), config_parse in its conf-parser.c).
 
-    A line that ends in a backslash continues on the next line, unless another backslash escapes it. Comments are left out, even between the
-    parts of a line, and do not continue.
+    A line that ends in a backslash continues on the next line, unless another backslash escapes the backslash. Comments are left out, even
+    between the parts of a line; a comment does not continue on the next line.
     """
     parts: list[str] = []
     for line in text.splitlines():
@@ -296,7 +296,7 @@ def logical_lines(text: str) -> t.Iterator[str]:
 
 
 def merged_cpus(settings: t.Iterable[Setting]) -> t.Optional[frozenset[int]]:
-    """The CPUs of all assignments together: they add up, and an empty one resets the list; None with an invalid list."""
+    """The CPUs of all assignments together: lists add up, and an empty assignment resets them. None if a list is invalid."""
     total: frozenset[int] = frozenset()
     for item in settings:
         # Blanks and commas both separate CPUs (systemd.resource-control(5)).
@@ -315,8 +315,8 @@ def slices_with_dropins(host: Host, prefix: str) -> list[str]:
 
 
 def cpus_at_start(unit: str, settings: t.Sequence[Setting]) -> frozenset[int]:
-    """The CPUs with which a unit would start by set-property and Corral's drop-in; none where another file assigns CPUs, which Corral
-    does not take back.
+    """The CPUs that a unit would have at its start from set-property and Corral's drop-in; none if another file assigns CPUs, which
+    Corral does not take back.
     """
     ours = {dropin(unit, "cpu"), *(control_file(unit, "AllowedCPUs", runtime=runtime) for runtime in (True, False))}
     known = all(item.file in ours for item in settings)

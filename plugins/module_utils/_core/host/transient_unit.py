@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Programs that Corral runs for others run in their own unit, so that Corral's units can have every restriction."""
+"""The command that runs a foreign program in its own unit, so that Corral's units can have every restriction."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def command_line(
 ) -> tuple[str, ...]:
     """The command that runs ``argv`` in a transient service with these properties and environment variables.
 
-    Its standard streams are the caller's, its exit code is the command's (systemd-run(1), --pipe and --wait). systemd starts the
-    processes, so they do not have the caller's control group, capabilities, mounts and limits; when the command ends, systemd ends the
-    processes that are left. Each dollar sign is doubled: systemd replaces variables (systemd.service(5)).
+    ``argv`` gets the caller's standard streams, and its exit code is that of systemd-run (systemd-run(1), --pipe and --wait). systemd
+    starts the processes, so they do not have the caller's control group, capabilities, mounts and limits; when ``argv`` ends, systemd ends
+    the processes that are left. Each dollar sign is doubled: systemd replaces variables (systemd.service(5)).
     """
     named = (f"--unit={unit}",) if unit else ()
     given = [f"--property={name}={value}" for name, value in properties.items()]

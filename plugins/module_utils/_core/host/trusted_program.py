@@ -19,15 +19,15 @@ if t.TYPE_CHECKING:
 
 # With a POSIX ACL the group's bits are the ACL's mask, the most that any entry grants.
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-INTERPRETERS = 5  # of a script, one after the other, as the kernel runs them (execve(2))
+INTERPRETERS = 5  # the longest chain of interpreters of a script that the kernel runs (execve(2))
 
 
 def why_not(host: Host, argv: t.Sequence[str]) -> tuple[str, str]:
-    """The first word of a command that other users than root could change, and why with the command that mends it; twice "" for none.
+    """The first word of a command that names a file that not only root can change, and why, with a remedy; ("", "") without such a word.
 
-    A program may run what its arguments name, so each word with a slash counts, the part after = in a word, and the interpreters of a
-    script. Paths start at the root, which is the unit's working directory. A tree is not checked. The reads are not recorded, so they do
-    not make a tick run in full.
+    A program may run files that its arguments name. So each word with a slash is checked, the part after = in a word, and the interpreters
+    of a script. Relative paths start at the root, which is the unit's working directory. A tree is not checked. The reads are not recorded,
+    so they do not make a tick run in full.
     """
     return host.unrecorded(lambda: first_found(host, argv)) if host.answers else ("", "")
 
@@ -52,14 +52,14 @@ def first_found(host: Host, argv: t.Sequence[str]) -> tuple[str, str]:
 
 
 def is_path(word: str) -> bool:
-    """Whether a word can lead to a file below a folder of the root folder, which belongs to root."""
+    """Whether a word is checked as a path. A word without a slash names a file directly in the root folder, which belongs to root."""
     return "/" in word
 
 
 def changed_by_others(host: Host, path: str) -> str:
-    """Why other users than root could change a path's target, the folders above it or a link on the way; "" where only root can.
+    """Why other users than root could change a path's target, the folders above it or a link on the way; "" if only root can.
 
-    Where nothing is, only root can make something. A device file counts as safe: it is no program.
+    Also "" if nothing is at the path: only root can make a file there. A device file counts as safe: it is no program.
     """
     try:
         for at, link in link_walk.steps(host, path):

@@ -20,18 +20,18 @@ from . import cgroup, state
 from .files import Host
 from .workload import workload_state
 
-LISTED = 4  # grants that cannot be read and are named one by one
-# What the workloads of the profile request; None: that is not known, and each slice of a grant counts.
+LISTED = 4  # the most unreadable grants that a message names
+# The requests of the profile's workloads. None: they are not known, and each slice with a workload's name counts as a grant.
 Listed = t.Optional[t.Sequence[ResourceRequirements]]
 
 
 def admitted(host: Host) -> tuple[Workload, ...]:
-    """The workloads that were admitted at run time, beside those of the profile."""
+    """The workloads that were admitted at run time; the profile does not have them."""
     return admitted_or_damage(host)[0]
 
 
 def admitted_or_damage(host: Host) -> tuple[tuple[Workload, ...], str]:
-    """The workloads that were admitted at run time, and what was wrong with the file when its second copy was read."""
+    """The workloads that were admitted at run time, and what is wrong with their file ("": nothing)."""
     if not state.written_before(host, state.ADMITTED):
         return (), ""
     try:
@@ -45,22 +45,21 @@ def admitted_or_damage(host: Host) -> tuple[tuple[Workload, ...], str]:
 
 
 def admitted_in(host: Host, path: str) -> tuple[Workload, ...]:
-    """The workloads in a file of those admitted, and in its second copy. Raises ValueError or CorralError for one that Corral did not write."""
+    """The workloads in a file of admitted workloads (ADMITTED: and in its second copy). Raises ValueError or CorralError for a foreign file."""
     data = state.checked_data(state.read_json(host, path))
     return profile.parse_workloads(state.either(host, path) if path == state.ADMITTED else data)
 
 
 def grants_in_force(host: Host) -> tuple[Grant, ...]:
-    """The grants, for those who do not know what the profile lists."""
+    """The grants, for callers that do not know the profile's workloads."""
     return read_checkpoint(host, None)[0].grants
 
 
 def read_checkpoint(host: Host, listed: Listed) -> tuple[Checkpoint, str]:
-    """The grants as they were written, and what was wrong with the file when they came from another source.
+    """The checkpoint as it was written, and "" or what is wrong with its file.
 
-    An unreadable file is not used, nor is its second copy where the kernel shows something else: the slices show
-    which workload runs where, and only workloads that do not run are taken from that earlier version. Of a file in which
-    single grants cannot be read the others stay as they are.
+    If the file is unreadable, or older than a run, the slices show which workload runs where: only workloads that do not run are taken
+    from the older version or the second copy. If single grants cannot be read, the other grants stay as they are.
     """
     if not state.written_before(host, state.CHECKPOINT):
         found = rebuilt(host, listed, Checkpoint())
@@ -84,9 +83,9 @@ def read_checkpoint(host: Host, listed: Listed) -> tuple[Checkpoint, str]:
 
 
 def run_unknown_to(host: Host, kept: Checkpoint, listed: Listed) -> str:
-    """A workload that runs in its slice on exclusive CPUs of which a checkpoint does not know; "" without any.
+    """The name of a workload whose slice runs on exclusive CPUs that the checkpoint does not have for it; "" without such a workload.
 
-    A checkpoint is written before a run gets its CPUs: this one is of before that, as one that was restored from a backup.
+    A checkpoint is written before a run gets its CPUs: a checkpoint without these CPUs is older than the run, and may be from a backup.
     """
     known = {one.workload: one for one in kept.grants}
     shared = None
@@ -104,7 +103,7 @@ def run_unknown_to(host: Host, kept: Checkpoint, listed: Listed) -> str:
 
 
 def earlier(host: Host) -> Checkpoint:
-    """What can be read of the second copy of the checkpoint."""
+    """The grants of the checkpoint's second copy that can be read."""
     try:
         return grants.from_data(state.checked(host, f"{state.CHECKPOINT}.previous"))[0]
     except ValueError:
@@ -118,7 +117,7 @@ def rebuilt(host: Host, listed: Listed, earlier: Checkpoint) -> Checkpoint:
     found: dict[str, Grant] = {}
     for one in workload_state.seen_grants(host):
         need, before = declared.get(one.workload), known.get(one.workload)
-        # A slice of that name may not be Corral's; processes in it are the cpu manager's to report.
+        # If no condition is true, the slice may be another program's: the cpu manager reports its processes.
         if need or before or listed is None:
             found[one.workload] = of_slice(host, one, need, before)
     taken = grants.exclusive(found.values())
@@ -129,7 +128,7 @@ def rebuilt(host: Host, listed: Listed, earlier: Checkpoint) -> Checkpoint:
 
 
 def of_slice(host: Host, seen: Grant, need: t.Optional[ResourceRequirements], before: t.Optional[Grant]) -> Grant:
-    """A grant as its slice shows it, with what only the profile or an earlier checkpoint tells."""
+    """A grant as its slice shows it, with the fields that only the profile or an earlier checkpoint has."""
     earlier = before or Grant(seen.workload, since=int(host.now()))
     found = seen._replace(
         hold=earlier.hold, member=earlier.member, unit=earlier.unit, since=earlier.since, devices=earlier.devices

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The agent's state now, by systemd and the kernel: asked where the recorded status is too old."""
+"""The agent's present state, from systemd and the kernel: for a reader whose recorded status is too old."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .. import process, systemd
 from ..files import Host
 from ..lock import LOCK
 
-SECONDS = 10.0  # for an answer
+SECONDS = 10.0  # for an answer of systemctl
 PROPERTIES = (
     "ActiveState", "ConditionResult", "ConditionTimestampMonotonic", "InactiveExitTimestampMonotonic", "LoadState", "MainPID", "Result",
     "TimeoutStartUSec", "UnitFileState",
@@ -29,7 +29,7 @@ UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.
 
 
 def ask(host: Host) -> t.Optional[Agent]:
-    """The agent's units and the holder of the lock; None for a tree, and where systemd does not answer."""
+    """The agent's units and the holder of the lock; None for a tree, and if systemd does not answer."""
     if not host.answers or not systemd.runs(host):
         return None
     argv = ("systemctl", "show", f"--property={','.join(PROPERTIES)}", "--", TIMER, SERVICE)
@@ -60,7 +60,7 @@ def span(text: str) -> float:
 
 
 def holder(host: Host, but: str) -> str:
-    """The process that holds the node's lock (proc_locks(5)); "" where no process does, or only the process ``but``.
+    """The process that holds the node's lock (proc_locks(5)); "" if no process holds the lock, or the process ``but``.
 
     Any user may lock a file with the same inode number on another file system, or hold more locks than can be read.
     """

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Runs a program that a profile names in its own unit, if only root could have changed the program."""
+"""Runs a program that a profile names, in a unit of the program's own, if only root could have changed the program."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from ..command import ENVIRONMENT, Command, run_foreign
 if t.TYPE_CHECKING:
     from ..files import Host
 
-NOT_RUN = 125  # the code where systemd did not run the program
+NOT_RUN = 125  # the exit code if systemd did not run the program
 SYSTEMD_SECONDS = 60.0  # the time for systemd itself, also on a busy machine
 PROPERTIES = {
     "Slice": "system.slice",
     "UMask": "0022",
     "TasksMax": "512",
     "MemoryMax": "1G",
-    # Kills the whole unit at once when the time is up or its first process has ended.
+    # systemd kills the whole unit at once when the time is up or the first process has ended.
     "KillSignal": "SIGKILL",
     # The caller reports the exit code: systemd would log several lines for each run.
     "LogLevelMax": "err",
-    # Prints how the program ended, after its output (systemd.exec(5), "Environment Variables Set on the Service"). Not ${NAME} in the
-    # command: after a daemon-reload systemd 257 reads its own unit file again, where it has written $$ for each $.
+    # printenv prints how the program ended, after the program's output (systemd.exec(5), "Environment Variables Set on the Service"). The
+    # command has no ${NAME}: after a daemon-reload systemd 257 reads back its own unit file, in which it has doubled each $.
     "ExecStopPost": "/usr/bin/printenv CORRAL_END SERVICE_RESULT EXIT_CODE EXIT_STATUS",
 }
-END = {"CORRAL_END": ""}  # An empty line: the program's last line may lack its end.
+END = {"CORRAL_END": ""}  # printenv prints an empty line: the program's last line may lack its line feed.
 # A user that exists only for this run, with its own /tmp, and with the rights that every user has.
 UNPRIVILEGED = {"DynamicUser": "yes", "ProtectHome": "yes", "CapabilityBoundingSet": ""}
 
@@ -45,9 +45,9 @@ def run(
     as_root: bool = True,
     unit: str = "",
 ) -> Command:
-    """Run a command in a transient service; the answer is like that of command.run_foreign(). Never raises.
+    """Run a command in a transient service. The answer has the form of command.run_foreign(). Never raises.
 
-    ``unit`` names the service where the caller's lock excludes a second run: what a killed caller left under that name is stopped first.
+    A caller whose lock excludes a second run names the service with ``unit``: a service that a killed caller left is stopped first.
     """
     dummy, refused = trusted_program.why_not(host, argv)
     if refused:
@@ -75,7 +75,7 @@ def run(
 def bound(host: Host) -> dict[str, str]:
     """The property with which systemd stops the service as soon as the caller's service ends; {} in a session, which has no service.
 
-    After= is not set: it would wait until a caller of Type=oneshot has ended (systemd.unit(5)).
+    After= is not set: with it the service would wait until a caller of Type=oneshot has ended (systemd.unit(5)).
     """
     lines = host.unrecorded(lambda: host.read("/proc/self/cgroup") or "").splitlines()
     groups = [line.split(":", 2)[2] for line in lines if line.startswith("0::/") or ":name=systemd:/" in line]
@@ -87,7 +87,7 @@ def bound(host: Host) -> dict[str, str]:
 
 
 def outcome(program: str, timeout: float, answer: Command) -> Command:
-    """The program's answer out of systemd-run's: the last lines say how the program ended."""
+    """The program's answer, from the answer of systemd-run: the last lines of the output say how the program ended."""
     if answer.code == 124:
         return Command(124, "", f"{program}: no answer within {timeout:g} s")
     output, result, how, status, *dummy = [*answer.out.rsplit("\n", 4), "", "", ""]

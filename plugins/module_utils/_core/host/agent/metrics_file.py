@@ -18,9 +18,9 @@ from ..files import Host
 
 
 def publish(host: Host, status: t.Mapping[str, t.Any], began: float) -> t.Optional[str]:
-    """Write the metrics of a tick that began at ``began`` (seconds of the boot), where their folder exists.
+    """Write the metrics of a tick that began at ``began`` (seconds since the boot), if their folder exists.
 
-    Returns the error, None without one.
+    Returns the error; None without an error.
     """
     path = agent_units.metrics_file(agent_units.metrics_dir(state.read_json(host, state.AGENT)))
     if not path or not host.is_dir(os.path.dirname(path)):
@@ -36,13 +36,13 @@ def publish(host: Host, status: t.Mapping[str, t.Any], began: float) -> t.Option
 
 
 def refresh(host: Host, now: int, began: float) -> bool:
-    """Write the metrics of a tick that changed nothing. True if this write and the one before succeeded."""
+    """Write the metrics of a tick that changed nothing. Returns whether this write and the previous write succeeded."""
     status = state.read_json(host, state.STATUS)
     return status["metrics_error"] is None and publish(host, {**status, "time": now}, began) is None
 
 
 def publish_gc(host: Host, status: t.Mapping[str, t.Any]) -> t.Optional[str]:
-    """Write the metrics of garbage collection out of ``status`` (gc.json). Returns the error, None without one."""
+    """Write the metrics of garbage collection from ``status`` (gc.json). Returns the error; None without an error."""
     from ...model.status import gc_metrics
 
     path = agent_units.gc_metrics_file(agent_units.metrics_dir(state.read_json(host, state.AGENT)))

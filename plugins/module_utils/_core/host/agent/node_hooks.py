@@ -18,13 +18,13 @@ from . import foreign_program
 HOOK_SECONDS = 1800.0
 HOOK_UNIT = "corral-hook.service"  # one name is enough: the caller holds the node's lock
 HEALTH_SECONDS = READY_SECONDS = 120.0
-# A kubelet answers before its managers have read their state files, and ends if it refuses such a file.
+# A kubelet answers before its managers have read their state files, and ends if it refuses one of these files.
 STEADY_SECONDS = 8.0
 BETWEEN_SECONDS = 0.5
 BETWEEN_REQUESTS = 3.0  # to the API server, which serves all nodes
 CLOCK_SECONDS = 1.0  # the precision of a report's time
 LOG_LINES = 5
-# After so many processes in turn, another Restart= will not help.
+# After so many processes, one after the other, another Restart= will not help.
 ENDS = 4
 
 
@@ -52,7 +52,7 @@ def run_hook(host: Host, step: Step) -> str:
 
 
 def drained_by(host: Host) -> tuple[str, str]:
-    """The hook that drained the node and has not resumed it, and the error of its last resume; empty without a complete record."""
+    """The hook that drained the node and has not resumed it, and the error of its last resume; "" twice without a complete record."""
     path, end, said = (state.read_text(host, state.DRAINED) or "").partition("\n")
     return (path, said.strip()) if end and path.startswith("/") else ("", "")
 
@@ -104,12 +104,12 @@ def wait_until_ready(host: Host, step: Step) -> str:
 
 
 def ended(processes: t.Collection[int]) -> str:
-    """How often the service ended; "" for never."""
+    """A part of a message: how often the service ended; "" for never."""
     return f", and it ended {len(processes) - 1} times" if len(processes) > 1 else ""
 
 
 def last_lines(host: Host, unit: str) -> str:
-    """The last lines that a unit's processes logged, as one line. Not by --unit, which adds systemd's own lines."""
+    """The last lines that a unit's processes logged, as one line. (--unit of journalctl would add systemd's own lines.)"""
     answer = host.run("journalctl", "--no-pager", "--output=cat", f"--lines={LOG_LINES}", f"_SYSTEMD_UNIT={unit}")
     lines = [" ".join(line.split())[:300] for line in answer.out.splitlines() if line.strip()]
     return " | ".join(lines[-LOG_LINES:]) or f"none (journalctl -u {unit})"

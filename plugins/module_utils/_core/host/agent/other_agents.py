@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Other agents that manage CPUs and limits: which of them run, and what their files set. Without commands or a list of processes."""
+"""Other agents that manage CPUs and limits: which agents run, and what their files set. Only files are read; no command is run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..pids import sysctl
 
 TUNED_ACTIVE = "/etc/tuned/active_profile"
 TUNED_FOLDERS = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned")
-TUNED_INCLUDES = 8  # the depth at which profiles that include each other end
+TUNED_INCLUDES = 8  # the most levels of include=: profiles may include each other
 IRQBALANCE_FILES = ("/etc/default/irqbalance", "/etc/sysconfig/irqbalance")
 IRQBALANCE_VARIABLE = re.compile(r"IRQBALANCE_BANNED_(CPULIST|CPUS)=[\"']?([0-9a-fA-F,x-]+)")
 
@@ -26,7 +26,7 @@ IRQBALANCE_VARIABLE = re.compile(r"IRQBALANCE_BANNED_(CPULIST|CPUS)=[\"']?([0-9a
 
 
 def tuned(host: Host) -> t.Optional[Tuned]:
-    """The running tuned with the settings of its active profiles: a later profile wins, and a profile wins over those it includes."""
+    """The running tuned with the settings of its active profiles. A later profile wins, and a profile over the profiles in its include=."""
     if not cgroup.service_runs(host, "tuned.service"):
         return None
     names = (host.read(TUNED_ACTIVE) or "").split()
@@ -57,7 +57,7 @@ def read_profile(host: Host, name: str, sections: dict[str, dict[str, Given]], d
 
 
 def read_ini(host: Host, file: str, into: dict[str, dict[str, Given]], section: str = "") -> None:
-    """Read the assignments of an INI file into ``into``, by section; those before the first header belong to ``section``."""
+    """Read the assignments of an INI file into ``into``, by section. Assignments before the first header belong to ``section``."""
     for line in (host.read(file) or "").splitlines():
         text = line.strip()
         if text.startswith("[") and text.endswith("]"):
@@ -99,7 +99,7 @@ def configured_kubelet(host: Host) -> KubeletCpuManager:
 
 
 def irqbalance(host: Host) -> t.Optional[Irqbalance]:
-    """The running irqbalance with the CPUs that it leaves alone: its own list, or else the CPUs that the kernel isolates."""
+    """The running irqbalance with the CPUs that it does not use: its own list, or else the CPUs that the kernel isolates."""
     if not cgroup.service_runs(host, "irqbalance.service"):
         return None
     here = next((file for file in IRQBALANCE_FILES if host.exists(file)), IRQBALANCE_FILES[0])

@@ -132,10 +132,10 @@ def ticks(host: Host) -> bool:
 
 
 def tick_now(host: Host) -> None:
-    """Start a tick of the agent where it is installed, so that the status is current and drift is corrected.
+    """Start a tick of the agent, if the agent is installed, so that the status is current and drift is corrected.
 
-    The tick reports the result. If a tick runs already, the start only joins it, and that tick may have looked before this run, and so
-    publish nothing: then a second tick is started.
+    The tick reports the result. If a tick runs already, systemctl only waits for its end. That tick may have read the node before this run
+    changed it, and then publishes no new status: so a second tick is started.
     """
     if not ticks(host):
         return

@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """Whether the program is as it was installed: each file, and each file that Python compiled from it.
 
-Once a release is installed and compiled, the digests of its files go into a file for root alone. A change of the program and of that
-file by root is not detected.
+Once a release is installed and compiled, the digests of its files are recorded in a file that only root can read. If root changes both
+the program and the record, the change is not detected.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if t.TYPE_CHECKING:
 
 ABSENT = "absent"
 IMPORTED = (".py", ".pyc", ".so")  # importlib.machinery; links count too, since they may lead to a package's folder
-DIGITS = 16  # of a digest in messages; all digits are compared
+DIGITS = 16  # A message shows this many digits of a digest; all digits are compared.
 
 
 class Finding(NamedTuple):
-    """A file or folder that is not as it was installed; ``known`` is False where it could not be read."""
+    """A file or folder that differs from the installed file or folder; ``known`` is False if it could not be read."""
 
     path: str
     property: str
@@ -70,7 +70,7 @@ def record(host: Host, folder: str, names: t.Collection[str]) -> None:
 
 
 def records(host: Host) -> dict[str, dict[str, t.Any]]:
-    """The records by release: the collection's version, and the digests of files; empty where nothing can be read."""
+    """The records by release: the collection's version, and the digests of files. Empty if the file of records cannot be read."""
     data = state.checked(host, state.PROGRAM)
     rows = data.items() if isinstance(data, dict) else ()
     return {
@@ -81,13 +81,13 @@ def records(host: Host) -> dict[str, dict[str, t.Any]]:
 
 
 def stem(name: str) -> str:
-    """A source's path without its suffix; the same for a file compiled from it: folder/__pycache__/main.cpython-311.pyc."""
+    """A source's path without its suffix: ``folder/main``, also for a compiled file (folder/__pycache__/main.cpython-311.pyc)."""
     folder, dummy, file = name.replace("__pycache__/", "").rpartition("/")
     return f"{folder}/{file.partition('.')[0]}"
 
 
 def files_in(host: Host, top: str) -> tuple[list[str], list[str]]:
-    """The relative paths of the files below a folder, with links, and the paths of the folders, with ``top``. Links are not followed."""
+    """The relative paths of files and links below a folder, and the full paths of ``top`` and all folders below. No link is followed."""
     files: list[str] = []
     folders = [""]
     for inner in folders:  # the loop appends to the list
@@ -146,12 +146,12 @@ def above(path: str) -> list[str]:
 
 
 def running_release(host: Host) -> str:
-    """The release to which the launcher's link leads; "" for none."""
+    """The release to which the launcher's link leads; "" if the link leads to no release."""
     return release_of(host.unrecorded(lambda: host.link(LAUNCHER)))
 
 
 def installed(host: Host) -> t.Optional[InstalledProgram]:
-    """Whether the running program is as it was installed; None where none is installed."""
+    """Whether the running program is as it was installed; None without an installed program."""
     release = running_release(host)
     if not release:
         return None
@@ -172,7 +172,7 @@ def sentence(program: InstalledProgram) -> str:
 
 
 def changeable(host: Host, path: str) -> list[Finding]:
-    """Findings where another user than root can change a file or folder whose content root runs."""
+    """Findings about the owner and the mode of a file or folder that another user than root can change: root runs its content."""
     permissions, mode = host.permissions(path), host.mode(path)
     owner = permissions[1] if permissions else 0
     items = []

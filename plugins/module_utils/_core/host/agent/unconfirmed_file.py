@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The files of an unconfirmed profile and of rejected profiles, and the timer of the unconfirmed one."""
+"""The files of an unconfirmed profile and of rejected profiles, and the timer of the unconfirmed profile."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if t.TYPE_CHECKING:
 
 
 def pending(host: Host) -> t.Optional[Pending]:
-    """The unconfirmed profile; None without one, or with a damaged file: see damaged()."""
+    """The unconfirmed profile; None without an unconfirmed profile, and for a damaged file (see damaged())."""
     return unconfirmed.pending_from_data(state.checked(host, state.UNCONFIRMED))
 
 
@@ -67,7 +67,7 @@ def named(unsettled: Pending, nothing: str = "no profile") -> tuple[str, str]:
 
 
 def log_now(host: Host, unsettled: Pending, said: str) -> bool:
-    """Whether to log a failure of the way back: when it is new, then after pauses that double up to an hour."""
+    """Whether to log a failure to go back to the profile before: a new failure at once, then after pauses that double up to an hour."""
     known, now = state.read_json(host, state.WAY_BACK), host.uptime()
     which = [unsettled.hash, unsettled.since, said]
     seconds = FIRST_PAUSE
@@ -129,7 +129,7 @@ def stop_timer(host: Host) -> None:
 
 
 def rejected(host: Host) -> list[Rejected]:
-    """The rejected profiles, from which the node went back, the newest first."""
+    """The rejected profiles, the newest first: the node went back from each to the profile before."""
     if not state.there(host, state.REJECTED):
         return []
     return unconfirmed.rejected_from_data(state.checked(host, state.REJECTED))

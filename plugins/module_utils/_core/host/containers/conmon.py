@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Root's running Podman containers and their control groups (cgroup v2), whatever storage Podman keeps them in.
+"""Root's running Podman containers and their control groups (cgroup v2), in any storage of Podman.
 
-Each container has a monitor, conmon(8), with the container's id (-c) and name (-n) on its command line. The container's control group has
-the id in its name, under any parent and manager of control groups; a container without a control group (--cgroups=disabled) is in its
-monitor's.
+Each container has a monitor, conmon(8), with the container's id (-c) and name (-n) on its command line. The name of the container's control
+group contains the id, below any parent and with any cgroup manager. A container without its own control group (--cgroups=disabled) runs in
+the control group of its monitor.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 # libpod-ID.scope (systemd), libpod-ID (cgroupfs), libpod-payload-ID (--cgroups=split).
 BEFORE_ID = ("libpod-payload-", "libpod-")
 STORAGE = "/var/lib/containers/storage"
-LISTS = ("containers.json", "volatile-containers.json")  # the second one has those of podman run --rm
+LISTS = ("containers.json", "volatile-containers.json")  # the second has the containers of podman run --rm
 
 
 class Monitor:
     """A container's monitor: the container's id and name, and the monitor's control group (path below the root). ``scoped``: systemd makes
-    a scope for the container (-s), which holds it while it runs. ``pidfile`` has the PID of its first process (-p).
+    a scope (-s) that holds the container while it runs. ``pidfile``: the file with the PID of the container's first process (-p).
     """
 
     def __init__(self, words: list[str], group: str) -> None:
@@ -46,9 +46,9 @@ def containers(host: Host, path: str, patterns: tuple[str, ...]) -> list[tuple[s
 
 
 def running(host: Host, root: str, patterns: t.Iterable[str]) -> list[tuple[str, str]]:
-    """Name and control group of each of root's containers that runs below ``root`` with a name like these, sorted.
+    """Name and control group of root's containers that run below ``root`` and have a name like one of ``patterns``, sorted.
 
-    The name is "" where the container has lost its monitor and the storage does not know it.
+    A container without a monitor that the storage does not know has the name "", and is always in the result.
     """
     groups = groups_below(host, root)
     names: dict[str, str] = {}
@@ -69,7 +69,7 @@ def running(host: Host, root: str, patterns: t.Iterable[str]) -> list[tuple[str,
 def groups_below(host: Host, root: str) -> dict[str, str]:
     """The populated control groups of root's containers, by container id.
 
-    Groups of another owner are left out: a user may give a control group below a delegated one any name.
+    Groups of another owner are left out: a user may give any name to a control group below a delegated control group.
     """
     groups: dict[str, str] = {}
     pending = [root]
@@ -86,7 +86,7 @@ def groups_below(host: Host, root: str) -> dict[str, str]:
 
 
 def owner(host: Host, path: str) -> t.Optional[int]:
-    """The owner's uid of a control group; None where the group is gone, and on a tree, which shows only root's containers."""
+    """The uid of a control group's owner; None if the group is gone. In an archive each owner is root."""
     permissions = host.permissions(path)
     return permissions[1] if permissions else None
 
@@ -107,9 +107,9 @@ def ident_in(name: str) -> str:
 
 
 def monitors(host: Host) -> t.Iterator[Monitor]:
-    """The monitors of root's containers; that of ``podman exec`` counts as its container's.
+    """The monitors of root's containers, also the monitors that ``podman exec`` starts.
 
-    A user, or a program in a container, can start a process that looks like the monitor of any container.
+    Only processes of the system count: a user, or a program in a container, can start a process that looks like any monitor.
     """
     for pid in filter(str.isdecimal, host.folders("/proc")):
         if not oom_score.is_monitor(host, pid):
@@ -121,7 +121,7 @@ def monitors(host: Host) -> t.Iterator[Monitor]:
 
 
 def word_after(words: list[str], option: str) -> str:
-    """The word that follows an option, "" without one."""
+    """The word that follows an option; "" without such a word."""
     return next((word for before, word in zip(words, words[1:]) if before == option), "")
 
 

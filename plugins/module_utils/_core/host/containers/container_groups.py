@@ -36,6 +36,6 @@ def is_container_group(name: str) -> bool:
 
 
 def inner(host: Host, group: str) -> str:
-    """The control group with a container's processes: the runtime's below systemd's where there is one, else systemd's."""
+    """The control group with a container's processes: the group that crun makes in ``group``, if it exists, else ``group``."""
     below = f"{group}/{INNER}"
     return below if host.is_dir(below) else group

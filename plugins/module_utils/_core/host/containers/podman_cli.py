@@ -6,7 +6,7 @@
 """Podman of root and of users, through its API: only Podman can read its storage.
 
 A pass starts one process for each user, as that user (podman_unit.py), which then starts Podman. Root opens no file of a user and follows
-no path of a user's. Nothing is forced: Podman refuses to remove what has come into use.
+no path of a user's. No removal is forced: Podman refuses to remove an item that is in use by now.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROOT = "root"
 # Each question reads a whole storage, perhaps on a slow disk or behind another Podman's lock.
 ASK_SECONDS = 120.0
 REMOVE_SECONDS = 180.0
-SLACK_SECONDS = 10.0  # for the process to report that Podman did not answer
+SLACK_SECONDS = 10.0  # the time in which the process reports that Podman did not answer
 # The questions whose answer is a list.
 LISTS = ("images", "ps", "pod ps")
 # The oldest version of the API, to which Podman 4.3 and 5.4 answer alike.
@@ -37,9 +37,9 @@ API, OLDEST = "/v4.0.0/libpod", 4
 TOO_OLD = 125  # the exit code of a failing Podman command
 # The seconds of a pass for all users' Podmans together, so that no user delays root's pass and other users' for long.
 USERS_SECONDS = 150.0
-# The same for images, containers and pods: all users' have a record of 130 bytes each (state.GC_RECORDS).
+# The most images, containers and pods of all users together: each item has a record of 130 bytes (state.GC_RECORDS).
 USERS_ITEMS = 16_000
-# The same for removals, refused ones included: the result of a pass lists each (gc_outcome.py).
+# The most removals of a pass for all users together, with refused removals: the result of the pass lists each (gc_outcome.py).
 USERS_REMOVALS = 500
 
 
@@ -59,7 +59,7 @@ WHOLE, UNLIMITED = Share(USERS_SECONDS, USERS_ITEMS, USERS_REMOVALS), Share(*[fl
 
 
 class Podmans:
-    """The Podmans that a pass asks, each from its first question until the end of the pass."""
+    """The Podmans that a pass asks. Each starts with its first question and ends with the pass."""
 
     def __init__(self, host: Host, users: int = 1) -> None:
         self.host = host
@@ -149,7 +149,7 @@ class Podman:
         return f"Podman {match[1]} has no API of version {OLDEST}: garbage collection needs Podman {OLDEST}.0 or newer"
 
     def rows(self, name: str, path: str, keys: t.Sequence[str]) -> list[dict[str, t.Any]]:
-        """The items of an answer; ``name`` is the equal command for messages. Raises PodmanError."""
+        """The items of an answer. ``name`` is the equivalent podman command, for messages. Raises PodmanError."""
         for last in (False, True):  # The first attempt can fail while another Podman removes a listed item.
             try:
                 answer = self.request("GET", path, pick=keys, list=name in LISTS)
@@ -164,19 +164,19 @@ class Podman:
         raise PodmanError(self.said(name, answer.said))
 
     def read(self, name: str, of: t.Callable[[t.Any], t.Any], path: str, keys: t.Sequence[str]) -> t.Any:
-        """The answer as values. Raises PodmanError for an unexpected form."""
+        """The items of an answer as ``of`` converts them. Raises PodmanError, also for an unexpected form."""
         try:
             return of(self.rows(name, path, keys))
         except ValueError as error:
             raise PodmanError(f"{self.named(name)}: its answer is not as expected: {error}") from None
 
     def images(self) -> list[ListedImage]:
-        """All images, with intermediate ones."""
+        """All images, with intermediate images."""
         path = "/images/json?all=true"
         return t.cast("list[ListedImage]", self.read("images", podman_json.images, path, podman_json.IMAGE))
 
     def containers(self) -> list[ListedContainer]:
-        """All containers, with those of builds."""
+        """All containers, with the containers of builds."""
         booted = self.host.now() - self.host.uptime()
         path = "/containers/json?all=true&external=true"
         listed = self.read("ps", lambda data: podman_json.containers(data, booted), path, podman_json.CONTAINER)
@@ -187,9 +187,9 @@ class Podman:
         return t.cast("list[ListedPod]", self.read("pod ps", podman_json.pods, "/pods/json", podman_json.POD))
 
     def recent_uses(self, since: float) -> t.Optional[dict[str, float]]:
-        """When containers last used each image, by image name, out of the events since ``since``.
+        """When containers last used each image, by image name, from the events since ``since``.
 
-        Events include containers that are gone. None where Podman keeps no events, or cannot read them now.
+        The events include containers that are gone. None if Podman keeps no events, or cannot read them now.
         """
         filters = quoted('{"type":["container"],"event":["create","died"]}')
         try:
@@ -201,8 +201,8 @@ class Podman:
     def store(self, images: t.Sequence[ListedImage]) -> tuple[str, str]:
         """The path of the images' storage, and the name of its driver. Raises PodmanError.
 
-        The first image's own folder tells both. Only otherwise Podman's info is asked, which takes longer than the rest of a quiet pass,
-        since it asks the package manager for all its programs.
+        Usually the first image tells both (GraphDriver). Else ``podman info`` is asked, which takes longer than the rest of a quiet pass,
+        since it asks the package manager about all programs of Podman.
         """
         for image in [image for image in images if not image.read_only and image.size][:1]:
             try:
@@ -220,13 +220,13 @@ class Podman:
         return t.cast("tuple[str, str]", described)
 
     def space(self, root: str) -> t.Optional[tuple[int, int, int]]:
-        """The file system of a storage: its device, size and free bytes; None when it cannot be read.
+        """The file system of a storage: its device, size and free bytes; None if these cannot be read.
 
-        A user's process tells only the device. The kernel tells how full it is, so that root uses no path of the user's.
+        A user's process tells only the device. Root asks the kernel how full the device is, and so uses no path of the user's.
         """
         if self.user == ROOT:
             return self.host.space(root)
-        if self.device is None:  # Asked once.
+        if self.device is None:  # The process is asked once.
             try:
                 rows = self.ask({"device": root}).rows
             except ServiceError:
@@ -235,7 +235,7 @@ class Podman:
         return self.host.device_space(self.device)
 
     def stamps(self, root: str, driver: str) -> t.Optional[podman_storage.Stamps]:
-        """The stamps of the storage; None where they cannot be read."""
+        """The stamps of the storage; None if they cannot be read."""
         paths = podman_storage.paths(root, driver)
         if self.user == ROOT:
             return podman_storage.stamps(paths, [self.host.stamp(path) or [] for path in paths])
@@ -245,7 +245,7 @@ class Podman:
             return None
 
     def layers(self, root: str, driver: str) -> t.Optional[Layers]:
-        """The layers that images share, by the storage's lists; None where these cannot be read."""
+        """The layers that images share, from the storage's lists; None if the lists cannot be read."""
         try:
             lists = [
                 podman_json.named_rows(
@@ -258,14 +258,14 @@ class Podman:
             return None
 
     def remove_image(self, image: ListedImage) -> str:
-        """Remove an image, its names first. Returns "", or why the image stays; then it has its names again."""
+        """Remove an image, its names first. Returns "", or why the image stays; after a refusal it gets its names back."""
         taken: list[str] = []
         # Without force Podman removes only an image with one name, and it does not untag a name with a digest.
         for name in sorted(image.names, key=lambda name: "@" in name)[:-1]:
             if self.name(image, "untag", name):
                 break
             taken.append(name)
-        # Without noprune an untagged parent would go too, whatever its age. Podman 4.3 has noprune only in this path.
+        # Without noprune an untagged parent would be removed too, whatever its age. Podman 4.3 has noprune only in this path.
         said, late = self.act("rmi", "DELETE", f"/images/remove?images={image.id}&noprune=true")
         if said and not late:
             for name in taken:
@@ -273,14 +273,14 @@ class Podman:
         return said
 
     def name(self, image: ListedImage, verb: str, name: str) -> str:
-        """Give an image a name ("tag") or take a name away ("untag"). Returns the error, "" without one."""
+        """Give an image a name ("tag") or take a name away ("untag"). Returns the error; "" without an error."""
         repository, dummy, tag = name.rpartition(":")
         path = f"/images/{image.id}/{verb}?repo={quoted(repository)}&tag={quoted(tag)}"
         return self.act(verb, "POST", path, ASK_SECONDS)[0]
 
     def remove_item(self, item: GcItem, *, volumes: bool) -> str:
         """Remove a dead container or pod. Returns "", or why it stays."""
-        # First the containers: removing a pod always removes their anonymous volumes.
+        # First the containers: the removal of a pod would always remove their anonymous volumes.
         for container in item.members if item.pod else item.containers:
             path = f"/containers/{container.id}?force=false&volumes={'true' if volumes else 'false'}"  # docker: v=
             said, dummy = self.act("rm", "DELETE", path)
@@ -289,7 +289,7 @@ class Podman:
         return self.act("pod rm", "DELETE", f"/pods/{item.id}?force=false")[0] if item.pod else ""
 
     def act(self, name: str, method: str, path: str, timeout: float = REMOVE_SECONDS) -> tuple[str, bool]:
-        """Make a request that changes something. Returns the error ("" without one), and whether Podman did not answer in time."""
+        """Make a request that changes something. Returns the error ("": success), and whether Podman did not answer in time."""
         try:
             answer = self.request(method, path, timeout, pick=podman_json.REFUSAL)
             said = answer.said or podman_json.refusal(podman_json.named_rows(answer.rows, podman_json.REFUSAL))
@@ -336,7 +336,7 @@ ROOTS = Account({"Slice": "system.slice"}, {"PATH": PATH, "HOME": "/root", "LC_A
 
 
 def account_of(host: Host, user: str) -> Account:
-    """The account and environment of a user's process, with nothing of the user's environment. Raises PodmanError without an account."""
+    """The account and environment of a user's process, without the user's environment. Raises PodmanError if the user has no account."""
     answer = host.run("getent", "passwd", user)
     fields = answer.out.strip().split(":")
     if answer.code or len(fields) < 7 or not fields[2].isdecimal():
@@ -349,9 +349,9 @@ def account_of(host: Host, user: str) -> Account:
         raise PodmanError(f"podman of {user}: {why}")
     # The user's containers.conf could send requests to another machine. The place of the storage is set in another file.
     variables = {"HOME": fields[5], "XDG_RUNTIME_DIR": f"/run/user/{fields[2]}", "CONTAINERS_CONF": "/dev/null"}
-    # Podman needs the runtime folder that its storage was used with, and systemd 247 removes it as soon as no unit needs it.
+    # Podman needs the runtime folder that its storage was used with; systemd 247 removes this folder as soon as no unit needs it.
     folder = f"user-runtime-dir@{fields[2]}.service"
-    # The slice limits the process with the user's others. NoNewPrivileges= is not possible: newuidmap(1) gains rights. Without Delegate=
-    # Podman would leave the unit for a scope of the user's manager, which has no limits.
+    # The slice limits the process together with the user's other processes. NoNewPrivileges= is not possible: newuidmap(1) gains rights.
+    # Without Delegate= Podman would leave the unit for a scope of the user's manager, which has no limits.
     unit = {"Requires": folder, "After": folder, "Slice": f"user-{fields[2]}.slice", "Delegate": "yes"}
     return Account({"User": fields[2], **unit}, {"PATH": PATH, "LC_ALL": "C", **variables})

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Whether a Podman storage has changed: by the stamps of its lists and its database, without a Podman command.
+"""Whether a Podman storage has changed. The stamps of its lists and its database show that without a Podman command.
 
-Every change of a container, pod, image, layer or name writes at least one of these files, and no read does (seen with Podman 4.3 and
-5.4). Lock files are not used: reads write them too.
+Every change of a container, pod, image, layer or name writes at least one of these files, and no read writes them (seen with Podman 4.3
+and 5.4). Lock files are not used: reads write lock files too.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ Stamps = dict[str, t.Optional[list[int]]]
 
 
 def paths(root: str, driver: str) -> list[str]:
-    """The files whose stamps tell, of a storage at ``root`` with this driver, the databases first."""
+    """The files whose stamps show a change of the storage at ``root`` with this driver; the databases come first."""
     databases = [f"{root}/{name}" for name in DATABASES]
     return [*databases, *(f"{path}-wal" for path in databases), *(f"{root}/{driver}-{name}.json" for name in LISTS)]
 
 
 def stamps(paths: t.Sequence[str], rows: t.Sequence[t.Sequence[t.Any]]) -> t.Optional[Stamps]:
-    """The stamps of these files out of a row for each (empty: no such file). None where no database is known: it lies elsewhere.
+    """The stamps of ``paths`` from a row for each path (empty: no such file). None if no database is among them: it lies elsewhere.
 
-    With a database that an earlier configuration left, changes in the present database are not seen until a pass asks Podman.
+    If only the database of an earlier configuration is among them, changes in the present database are not seen until a pass asks Podman.
     """
     known = all(
         not row or (len(row) == 4 and all(isinstance(value, int) and not isinstance(value, bool) for value in row))

@@ -28,10 +28,10 @@ from . import podman_worker
 NOT_INSTALLED = 127
 LINE = 256 << 10  # bytes of a line, which has one item with its labels
 ANSWER = 8 << 20  # bytes of an answer; 10,000 images have 4 MB
-VALUES = 200_000  # of an answer; 10,000 images have 60,000
-START_SECONDS = 60.0  # for the start of the unit, beside the time of the first request
+VALUES = 200_000  # JSON values of an answer; 10,000 images have 60,000
+START_SECONDS = 60.0  # for the start of the unit, in addition to the time for the first request
 END_SECONDS = 15.0
-# The system's Python: a user may be unable to read the agent's Python. The first line of its input is the program's length.
+# The system's Python: a user may be unable to read the agent's Python. The first line of the input is the program's length.
 PYTHON = ("python3", "-I", "-S", "-c", "import sys; i = sys.stdin.buffer; exec(i.read(int(i.readline())))")
 LIMITS = {
     "MemoryMax": "1G",
@@ -43,12 +43,12 @@ LIMITS = {
     "UMask": "0022",
     "WorkingDirectory": "/",
 }
-# systemd 252 is the first that knows CPUWeight=idle.
+# CPUWeight=idle needs systemd 252.
 AS_IDLE = {"CPUSchedulingPolicy": "idle", "IOSchedulingClass": "idle", "CPUWeight": "1"}
 
 
 class ServiceError(Exception):
-    """No answer: ``code`` as of a failing command (124: timeout; 127: not installed), and the error, or the missing program."""
+    """There is no answer. ``code`` is like a command's exit code (124: timeout; 127: the text names a program that is not installed)."""
 
     def __init__(self, code: int, said: str = "") -> None:
         super().__init__(said)
@@ -63,7 +63,7 @@ class Account(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """An answer: its status (HTTP's; 0: it has another form), the error's text, and the rows."""
+    """An answer: the status (HTTP's; 0: Podman's answer has an unexpected form), the error's text, and the rows."""
 
     status: int
     said: str
@@ -85,10 +85,10 @@ class Worker:
                 list(words),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,  # Only its beginning is read; the process waits while the pipe is full.
+                stderr=subprocess.PIPE,  # Only the beginning of this output is read; the process waits while the pipe is full.
                 bufsize=0,
                 env=ENVIRONMENT,
-                start_new_session=True,  # no terminal of root's
+                start_new_session=True,  # so that the process has no terminal of root's
             )
         except OSError as error:
             code = NOT_INSTALLED if isinstance(error, FileNotFoundError) else 126
@@ -109,7 +109,7 @@ class Worker:
         return (self.process.stdin, self.process.stdout, self.process.stderr)
 
     def ask(self, request: t.Mapping[str, t.Any], timeout: float, most: float = float("inf")) -> Answer:
-        """The answer to a request, within ``most`` seconds with the start of the unit. Raises ServiceError; then no more answers follow."""
+        """The answer to a request, within ``most`` seconds including the unit's start. After a ServiceError no more answers come."""
         self.until = time.monotonic() + min(timeout + (START_SECONDS if self.first else 0.0), most)
         first, self.first = self.first, b""
         self.patience = 0.1  # A process that answers wrongly is not waited for.
@@ -153,7 +153,7 @@ class Worker:
             raise ServiceError(124)
 
     def ended(self) -> ServiceError:
-        """The error for a process that has ended: its last output, or systemd's where there is no unit."""
+        """The error for a process that has ended: its error output, or that of systemd-run if the unit did not start."""
         code: t.Optional[int] = None
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = self.process.wait(max(min(self.until - time.monotonic(), END_SECONDS), 0.0))
@@ -176,7 +176,7 @@ class Worker:
         try:
             self.process.wait(max(self.until - time.monotonic(), 0.0))
         except subprocess.TimeoutExpired:
-            # --no-block: what does not end when told takes TimeoutStopSec= of the pass's time.
+            # --no-block: a process that does not end when told would cost the pass TimeoutStopSec=.
             self.host.run("systemctl", "stop", "--no-block", self.unit, timeout=END_SECONDS)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(max(self.until + 1.0 - time.monotonic(), 0.0))
@@ -200,12 +200,12 @@ def program_text() -> str:
 
 
 def answer_of(lines: t.Iterator[bytes]) -> Answer:
-    """An answer out of its lines. Raises ServiceError for lines that podman_worker.py does not write."""
+    """The answer in these lines. Raises ServiceError for lines that podman_worker.py does not write."""
     rows: list[list[t.Any]] = []
     size = values = 0
     for line in lines:
         size += len(line)
-        values += sum(map(line.count, (b",", b"[", b"{"))) + 1  # counted before parsing; never too few
+        values += sum(map(line.count, (b",", b"[", b"{"))) + 1  # counted before parsing: never fewer than there are
         if size > ANSWER or values > VALUES:
             raise ServiceError(125, f"its answer is larger than {ANSWER >> 20} MiB or has more than {VALUES} values")
         try:

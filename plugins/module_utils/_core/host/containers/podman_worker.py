@@ -6,8 +6,8 @@
 """The program that asks one user's Podman, as that user; root reads only its short lines of JSON.
 
 It imports nothing of the collection: podman_unit.py sends its text to the system's Python in the user's own unit. Each line of its
-standard input is a request. The answer has a list on each line (the rows), and ends with an object: what was ``said``, and ``status``
-(HTTP's; 0: the answer has another form) or ``code`` (the exit code of such a command: 124 timeout, 127 not installed).
+standard input is a request. The answer has a list on each line (the rows), and ends with an object: a text ``said``, and ``status``
+(HTTP's; 0: Podman's answer has an unexpected form) or ``code`` (like a command's exit code: 124 timeout, 127 not installed).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Ask = t.Callable[[str, str, float], "tuple[int, str]"]
 
 
 class Failed(Exception):
-    """No answer: ``code`` is the exit code of such a command."""
+    """There is no answer; ``code`` is like a command's exit code (124: timeout; 127: not installed)."""
 
     def __init__(self, code: int, said: str = "") -> None:
         super().__init__(said)
@@ -47,7 +47,7 @@ class Failed(Exception):
 class Podman:
     """The process of Podman that answers requests (podman-system-service(1)), started by the first request.
 
-    It gets a socket as from a socket unit (LISTEN_FDS), without a name in any folder.
+    Podman gets its socket as if from a socket unit (LISTEN_FDS). The socket has no name in any folder.
     """
 
     def __init__(self, folder: str, words: t.Sequence[str] = ("podman", "system", "service", f"--time={IDLE_SECONDS}")):
@@ -68,7 +68,7 @@ class Podman:
                 stdin=listener.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                close_fds=False,  # hand_over() closes them
+                close_fds=False,  # hand_over() closes the other descriptors
                 start_new_session=True,
                 preexec_fn=hand_over,  # noqa: PLW1509
             )
@@ -89,7 +89,7 @@ class Podman:
             del self.tail[:-TAIL]
 
     def connect(self, timeout: float) -> socket.socket:
-        """A connection, even before Podman is ready."""
+        """A connection to the socket; Podman need not be ready yet."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.settimeout(timeout)
         try:
@@ -124,7 +124,7 @@ class Podman:
             raise self.ended(error.strerror or "") from None
 
     def reply(self, answer: bytes) -> tuple[int, str]:
-        """Status and body of an answer as received. Raises Failed for an incomplete one."""
+        """Status and body of the bytes of an answer. Raises Failed for an incomplete answer."""
         head, end, body = answer.partition(b"\r\n\r\n")
         lines = head.decode(errors="replace").split("\r\n")
         words = lines[0].split(" ")
@@ -158,9 +158,9 @@ class Podman:
 
 
 def hand_over() -> None:
-    """Runs in the process that becomes Podman: make standard input descriptor 3, the first that sd_listen_fds(3) uses.
+    """Make standard input descriptor 3, the first that sd_listen_fds(3) uses. Runs in the process that becomes Podman.
 
-    sd_listen_fds(3) compares LISTEN_PID with the process's own number, which only this process knows.
+    sd_listen_fds(3) compares LISTEN_PID with the process's own PID, which only this process knows.
     """
     os.dup2(0, 3)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -172,7 +172,7 @@ def hand_over() -> None:
 
 
 def unnamed_socket(path: str) -> tuple[int, socket.socket]:
-    """A listening socket without a name, and a descriptor of its inode, through which it can be reached."""
+    """A descriptor of a socket's inode, through which a process can connect, and the listening socket, which has no name."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with contextlib.suppress(FileNotFoundError):
@@ -243,9 +243,9 @@ def picked(body: str, request: dict[str, t.Any]) -> list[list[t.Any]]:
 
 
 def last_events(text: str) -> list[list[t.Any]]:
-    """The image names and times of containers' events, which are a line each; of equal times of an image only one.
+    """Image name and time of each container event in ``text``, which has one event a line; a line in another form is left out.
 
-    A line in another form is left out.
+    An image has one row with its latest time, or a row for each time if the times are texts.
     """
     rows: dict[tuple[str, str], list[t.Any]] = {}
     latest: dict[str, float] = {}
@@ -313,7 +313,7 @@ def text_of(path: str) -> str:
 
 
 def version() -> str:
-    """Podman's text of its release; "" without one."""
+    """The output of ``podman --version``; "" after an error."""
     try:
         done = subprocess.run(  # pylint: disable=ansible-bad-function
             ["podman", "--version"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30, check=False

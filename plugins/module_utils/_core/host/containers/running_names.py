@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The names, as users know them, of what runs in control groups: services, scopes, containers and guests."""
+"""The names by which users know the services, scopes, containers and guests that run in control groups."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GUEST = re.compile(r"(?:qemu|lxc)-[0-9]+-(.+)")
 def leaves(host: Host) -> list[str]:
     """The populated control groups (paths below the root) of services, scopes and containers.
 
-    At the top level there are also the groups of engines that work without systemd: a group of containers, or a container's own.
+    A container engine that works without systemd has top-level groups: a group with its containers inside, or a group for each container.
     """
     paths = []
     for top in host.folders(cgroup.ROOT):
@@ -63,7 +63,7 @@ def names_of(host: Host, paths: t.Iterable[str]) -> dict[str, str]:
 
 
 def docker_name(host: Host, ident: str) -> str:
-    """The name of a Docker container; where Docker's file does not have it, the first digits of its id."""
+    """The name of a Docker container; if Docker's file does not have the name, the first 12 digits of the id."""
     try:
         text: t.Optional[str] = host.if_readable(host.read, CONFIG.format(ident))
         name = json.loads(text or "null")["Name"]

@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """The cpuset hierarchy of cgroup v1 (cpuset(7)), in which Corral makes a directory for each slice.
 
-systemd writes no cpuset there. The kernel refuses a parent with fewer CPUs than its child (EBUSY), a child with more than its parent
-(EACCES), and processes in a directory without memory nodes (ENOSPC). A CPU that goes offline leaves every directory for good.
+systemd writes no cpuset there. The kernel refuses a parent without all CPUs of its child (EBUSY), a child with CPUs that its parent
+lacks (EACCES), and processes in a directory without memory nodes (ENOSPC). A CPU that goes offline leaves every directory for good.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from .. import cgroup
 from ..cgroup import CPUSETS, Cpus
 from ..files import Host
 
-# The rounds of searching for processes that forked while they were moved.
+# The most rounds in which processes are moved: a process may fork before it is moved.
 ROUNDS = 20
 PF_EXITING = 0x4  # include/linux/sched.h
-# The meaning of the kernel's error numbers here.
+# What the kernel's error numbers mean in this hierarchy.
 REFUSALS = {
     errno.EACCES: "the directory above does not have these CPUs",
     errno.EBUSY: "a directory below keeps other CPUs",
@@ -42,7 +42,7 @@ def directory_of(unit: str) -> str:
 
 
 def cpus(host: Host, directory: str) -> Cpus:
-    """The CPUs of a directory; without one both fields are None."""
+    """The CPUs of a directory; both fields are None if the directory is missing."""
     return Cpus(
         cgroup.cpu_list(host.read(f"{directory}/cpuset.cpus")),
         cgroup.cpu_list(host.read(f"{directory}/cpuset.effective_cpus")),
@@ -50,9 +50,9 @@ def cpus(host: Host, directory: str) -> Cpus:
 
 
 def outside(host: Host, unit: str, *, itself: bool = False) -> dict[str, tuple[str, ...]]:
-    """The processes of a unit that are outside its directory and the directories below, by the directory that each is in.
+    """The processes of a unit that are outside its directory and the directories below, by their present directory.
 
-    The calling process is left out unless ``itself`` is set: it ends before the next step.
+    Without ``itself`` the calling process is left out, since it ends before the next step.
     """
     mine = directory_of(unit)
     inside = cgroup.members(host, mine, itself=itself)
@@ -65,7 +65,7 @@ def outside(host: Host, unit: str, *, itself: bool = False) -> dict[str, tuple[s
 
 
 def reach(host: Host, unit: str) -> frozenset[int]:
-    """Every CPU that a unit's directory has, or that a process of the unit outside of it may run on."""
+    """The CPUs of a unit's directory, and the CPUs on which processes of the unit outside the directory may run."""
     places = (directory_of(unit), *outside(host, unit))
     return frozenset().union(*(cpus(host, place).effective or () for place in places))
 
@@ -80,7 +80,7 @@ def location(host: Host, process: str) -> t.Optional[str]:
 
 
 def is_ending(host: Host, process: str) -> bool:
-    """Whether a process is ending. The kernel shows such a process in the root, wherever it was (proc_cgroup_show())."""
+    """Whether a process is ending. The kernel shows an ending process in the root, wherever it was (proc_cgroup_show())."""
     fields = (host.read(f"/proc/{process}/stat") or "").rpartition(")")[2].split()
     try:
         return bool(int(fields[6]) & PF_EXITING)
@@ -107,9 +107,9 @@ def set_cpus(host: Host, directory: str, wanted: frozenset[int], unit: str) -> N
 
 
 def give(host: Host, directory: str, wanted: frozenset[int], *, follow: bool) -> None:
-    """Write a directory's CPUs. With ``follow`` the directories below stay within: one that had all CPUs gets all again.
+    """Write a directory's CPUs. With ``follow`` the directories below are changed too: an inner directory that had all CPUs gets all again.
 
-    Meanwhile the directory keeps its previous CPUs too: no other directory has got them yet.
+    Meanwhile the directory keeps its previous CPUs too: no other directory has got these CPUs yet.
     """
     requested = cpus(host, directory).requested or frozenset()
     for inner in cgroup.below(host, directory) if follow else ():
@@ -124,13 +124,13 @@ def give(host: Host, directory: str, wanted: frozenset[int], *, follow: bool) ->
 
 
 def write_cpus(host: Host, directory: str, wanted: frozenset[int]) -> None:
-    """Write cpuset.cpus where it differs."""
+    """Write a directory's cpuset.cpus, unless it has these CPUs."""
     if cpus(host, directory).requested != wanted:
         host.write_value(f"{directory}/cpuset.cpus", cpuset.format(wanted))
 
 
 def gather(host: Host, directory: str, unit: str) -> None:
-    """Move the processes of a unit into its directory, and then those that were forked meanwhile."""
+    """Move the processes of a unit into its directory, and then the processes that were forked meanwhile."""
     for dummy in range(ROUNDS):
         strays = [process for processes in outside(host, unit, itself=True).values() for process in processes]
         for process in strays:
@@ -149,7 +149,7 @@ def move(host: Host, process: str, directory: str) -> None:
 
 
 def dissolve(host: Host, directory: str) -> None:
-    """Remove a directory and move its processes to the parent; a directory that still holds a container's stays, with all CPUs."""
+    """Remove a directory and move its processes to the parent. A directory that holds a container's directory stays, with all CPUs."""
     if not host.is_dir(directory):
         return
     parent = directory.rpartition("/")[0]

@@ -14,8 +14,8 @@ from ...model.cpu.busy_services import Service
 from .. import cgroup
 from ..files import Host
 
-DEPTH = 4  # slices within slices, and the control groups of a service's own
-PROCESSES = 64  # that are read of one service, the lowest numbers first
+DEPTH = 4  # levels of slices, and levels of control groups inside a service
+PROCESSES = 64  # the most processes that are read of a service, the lowest PIDs first
 
 
 def of_unit(host: Host, unit: str) -> list[Service]:
@@ -28,7 +28,7 @@ def of_unit(host: Host, unit: str) -> list[Service]:
 
 
 def leaves(host: Host, path: str, depth: int = DEPTH) -> list[str]:
-    """The control groups of services and scopes below a slice's."""
+    """The control groups of services and scopes below the control group of a slice."""
     paths = []
     for name in host.names(path):
         if name.endswith((".service", ".scope")):
@@ -39,21 +39,21 @@ def leaves(host: Host, path: str, depth: int = DEPTH) -> list[str]:
 
 
 def service(host: Host, path: str, name: str, uptime: t.Optional[float]) -> t.Optional[Service]:
-    """One service by its control group: CPU time, age, and the command that used most; None without a CPU time."""
+    """The service in a control group: CPU time, age, and the command that used most; None without a CPU time."""
     stat = dict(line.split()[:2] for line in (host.read(f"{path}/cpu.stat") or "").splitlines() if " " in line)
     used = stat.get("usage_usec", "")
     if not used.isdecimal():
         return None
     rows = [row for row in (process(host, pid) for pid in processes(host, path)) if row is not None]
     ticks = os.sysconf("SC_CLK_TCK")
-    # A service is as old as its oldest process; with no process to see, as old as the system.
+    # A service is as old as its oldest process; if no process is shown, it is as old as the system.
     start = min((row[1] for row in rows), default=0) / ticks
     command = max(rows, key=lambda row: row[2])[0] if rows else ""
     return Service(name, int(used) / 1e6, None if uptime is None else max(uptime - start, 0.0), command)
 
 
 def processes(host: Host, path: str, depth: int = DEPTH) -> list[str]:
-    """The first processes in a control group and in those below it."""
+    """The PIDs of at most PROCESSES processes in a control group and the groups below it."""
     pids = sorted((host.read(f"{path}/cgroup.procs") or "").split(), key=int)[:PROCESSES]
     for name in host.names(path) if depth else ():
         if len(pids) < PROCESSES and host.is_dir(f"{path}/{name}"):

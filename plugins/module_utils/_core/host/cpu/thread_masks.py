@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Threads whose CPU affinity is a part of their unit's CPUs: they must keep it when the unit's CPUs change.
+"""Threads whose CPU affinity is a part of their unit's CPUs: they must keep their affinity when the unit's CPUs change.
 
-From 6.2 on Linux keeps a thread's mask (sched_setaffinity(2)) when its cpuset changes; before, every change gives the thread the whole
-set. Corral sets a lost mask again, as far as it lies within the new CPUs. A hand-over may take CPUs away for a while, so masks are
-recorded before a plan's first step and restored after its last.
+Since 6.2 Linux keeps a thread's mask (sched_setaffinity(2)) when its cpuset changes; before 6.2, every change gives the thread the whole
+set. Corral sets a lost mask again, as far as the new CPUs include the mask. A hand-over may take CPUs away for a while: so a mask that a
+step of the plan recorded stays the thread's mask for all later steps.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DEPTH = 6
 
 
 def own(host: Host, path: str) -> Masks:
-    """Each thread in a control group and below it with fewer CPUs than its group, with that group and the thread's CPUs."""
+    """The threads in a control group and below it that have fewer CPUs than their group, each with its group and its CPUs."""
     masks: Masks = {}
     for group in groups(host, path) if host.live else ():
         allowed = effective(host, group)
@@ -40,7 +40,7 @@ def record(host: Host, path: str, masks: Masks) -> None:
 
 
 def give_back(host: Host, path: str, masks: Masks) -> None:
-    """Restore the affinities that the kernel reset in a control group: of threads that now have all its CPUs and had chosen fewer."""
+    """Restore the masks that the kernel reset in a control group: of threads that chose fewer CPUs than their group, and now have all."""
     for thread, (group, mask) in masks.items():
         if not f"{group}/".startswith(f"{path}/"):
             continue
@@ -62,7 +62,7 @@ def groups(host: Host, path: str, depth: int = DEPTH) -> list[str]:
 
 
 def effective(host: Host, path: str) -> frozenset[int]:
-    """The CPUs in force for a control group: its own, or those of its nearest ancestor with CPUs."""
+    """The CPUs in force for a control group: its own, or the CPUs of its nearest ancestor with CPUs."""
     while path.startswith(cgroup.ROOT):
         cpus = cgroup.cpu_list(unrecorded(host, f"{path}/cpuset.cpus.effective"))
         if cpus:
@@ -72,7 +72,7 @@ def effective(host: Host, path: str) -> frozenset[int]:
 
 
 def unrecorded(host: Host, path: str) -> str:
-    """A kernel file's text, unrecorded: a change of threads must not make the next tick run in full."""
+    """A kernel file's text. The read is not recorded: a change of threads must not make the next tick run in full."""
     return host.unrecorded(lambda: host.read(path)) or ""
 
 

@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """The devices of a node with the last results of the profile's health checks.
 
-Nothing here runs a command: pipeline/run_device_checks.py does.
+This file runs no check: pipeline/run_device_checks.py does.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def devices_to_give(host: Host, resources: t.Sequence[Resource], granted: t.Sequ
 
 
 def devices_of(host: Host, resources: t.Sequence[Resource], granted: t.Sequence[GrantedDevice] = ()) -> Inventory:
-    """The devices of each resource with their health, and those ``granted`` devices that no resource has any more."""
+    """The devices of each resource with their health, and the ``granted`` devices that no resource has any more."""
     seen = device_files.observe(host, resources)
     devices = inventory.devices_of(resources, seen)
     left = inventory.unknown(granted, devices)
@@ -44,7 +44,7 @@ def devices_of(host: Host, resources: t.Sequence[Resource], granted: t.Sequence[
 
 
 def results(host: Host, resources: t.Iterable[Resource]) -> dict[tuple[str, str, str], str]:
-    """The last results of the checks, those of this run first; a file that Corral did not write counts as empty."""
+    """The last results of the checks; a result of this run replaces a recorded result. A file that Corral did not write counts as empty."""
     if not device_checks.checked(resources):
         return {}
     return {**device_checks.from_data(state.checked(host, state.DEVICE_CHECKS)), **host.device_checks}

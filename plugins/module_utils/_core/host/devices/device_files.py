@@ -28,7 +28,7 @@ from . import devices, pci_use, pci_used_before
 if t.TYPE_CHECKING:
     from ..files import Host
 
-# Where runtimes look for CDI specs; a device in the later folder hides its namesake in the earlier one.
+# Where runtimes look for CDI specs; a device in the later folder hides a device with the same name in the earlier folder.
 CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 CDI_ENDS = (".json", ".yaml")
 
@@ -37,7 +37,7 @@ _LINKS = 8
 
 
 def observe(host: Host, resources: t.Iterable[Resource]) -> Seen:
-    """What ``host`` has that these resources may match."""
+    """The devices of ``host`` that these resources may match."""
     reader = Reader(host)
     problems: list[str] = []
     notes: list[str] = []
@@ -59,7 +59,7 @@ def observe(host: Host, resources: t.Iterable[Resource]) -> Seen:
 
 
 def with_granted(host: Host, seen: Seen, ids: t.Iterable[str]) -> Seen:
-    """``seen`` with the files and CDI devices of these device ids, which no resource of the profile matches."""
+    """``seen`` with the files and CDI devices of ``ids``: device ids that no resource of the profile matches."""
     matches = [inventory.match_of(ident) for ident in ids]
     files = {}
     for path in (match.path for match in matches if match.path is not None):
@@ -126,11 +126,11 @@ def _location(link: t.Optional[str]) -> str:
 
 
 def device_file(host: Host, path: str) -> DeviceFile:
-    """The file at a path: its links followed, its device in sysfs, and the PCI function that the device belongs to."""
+    """The file at a path, with its real path, the place of its device in sysfs, and the PCI function of the device."""
     real = path
     for dummy in range(_LINKS):
         text = host.link(real)
-        # A link in /proc has another target for each process.
+        # A link in /proc has a different target for each process.
         if text is None or real.startswith("/proc/"):
             break
         real = posixpath.normpath(posixpath.join(posixpath.dirname(real), text))
@@ -142,7 +142,7 @@ def device_file(host: Host, path: str) -> DeviceFile:
 
 
 def _matching(host: Host, pattern: str, notes: list[str]) -> list[DeviceFile]:
-    """The device files that a pattern names, by name. Other files are noted and left out, folders are left out."""
+    """The device files that a pattern names, sorted. Other files are noted and left out, folders are left out."""
     files = []
     for path in _expanded(host, pattern):
         if host.is_dir(path):
@@ -179,7 +179,7 @@ def _expanded(host: Host, pattern: str) -> list[str]:
 
 
 def _cdi(host: Host, problems: list[str]) -> list[CdiDevice]:
-    """The devices of the CDI specs, without those that two specs of the same folder name."""
+    """The devices of the CDI specs, without the devices that two specs in the same folder name."""
     known: dict[tuple[str, str], CdiDevice] = {}
     for folder in CDI_FOLDERS:
         here: dict[tuple[str, str], CdiDevice] = {}

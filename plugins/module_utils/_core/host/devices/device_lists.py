@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The runs with devices, by systemd's own files of the units' lists and by the environment files of workloads."""
+"""The runs that have devices, as files show: DeviceAllow= of units in systemd's own files, and the environment files of workloads."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from ..workload import workload_state
 class Run(NamedTuple):
     """A unit, or a workload without a unit, that runs with devices of an unknown grant.
 
-    ``opened``: what the unit's list opens beside the unit's own files, as numbers and paths in /dev; None without a list by Corral, as of a
-    container.
+    ``opened``: the devices (numbers, or paths in /dev) in the unit's list of DeviceAllow= that the unit's own files do not have; None
+    without a list by Corral, for example for a container.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Run(NamedTuple):
 
 
 def marked(host: Host, known: t.Container[str] = ()) -> dict[str, tuple[str, ...]]:
-    """By service that is not ``known``, the entries of the list by Corral in systemd's own file, which lasts until the next boot."""
+    """The DeviceAllow= entries that Corral set, by service, without ``known`` services: from systemd's own files, kept until a boot."""
     lists = {}
     for folder in host.names_like(RUNTIME_CONTROL, (("", ".service.d"),)):
         unit = folder[: -len(".d")]
@@ -45,9 +45,9 @@ def marked(host: Host, known: t.Container[str] = ()) -> dict[str, tuple[str, ...
 
 
 def without_grant(host: Host, granted: t.Iterable[Grant]) -> dict[str, Run]:
-    """The runs with devices that none of these grants has, by environment file, which may be gone.
+    """The runs with devices that none of these grants has, by the path of the environment file (the file may be gone).
 
-    Such a run keeps what it has until it stops, and no other workload gets any of it.
+    Such a run keeps its devices until it stops, and no other workload gets them.
     """
     granted = [grant for grant in granted if grant.devices]
     lists = marked(host, {grant.unit for grant in granted})
@@ -59,7 +59,7 @@ def without_grant(host: Host, granted: t.Iterable[Grant]) -> dict[str, Run]:
         path, unit = env_file("", name), unit_of(f"{name}{ENDING}")
         if path in known:
             continue
-        # Without a list, and without an id in the file, all was taken back, and a run died before it removed the file.
+        # Without a list, and without an id in the file, the unit has no devices: a run of Corral died before it removed the file.
         told = unit in lists or bool(unit and given_ids(host.read(path, follow=False)))
         if told and workload_state.runs_unit(host, unit):
             own = own_entries(host, unit)
@@ -73,7 +73,7 @@ def without_grant(host: Host, granted: t.Iterable[Grant]) -> dict[str, Run]:
 
 
 def own_entries(host: Host, unit: str) -> tuple[str, ...]:
-    """The entries of a unit's other files: its list has them as well, but they were not granted."""
+    """The entries of a unit's other files: Corral's list repeats these entries, but no grant gave them."""
     control = control_file(unit, DEVICE_ALLOW, runtime=True)
     settings = systemd.UnitFiles(host, workload_state.named(unit)).settings(unit, DEVICE_ALLOW)
     return device_allow.added_up((item for item in settings if item.file != control), unit)

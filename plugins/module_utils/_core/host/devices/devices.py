@@ -27,7 +27,7 @@ _IN_PATH = re.compile(rf"(?:^|/)({_ADDRESS})(?=/|$)", re.ASCII)
 _ROOT_BUS = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}", re.ASCII)
 _HEXADECIMAL = re.compile(r"0x[0-9a-f]{1,8}", re.ASCII)
 
-# The most bridges behind each other; real machines stay below ten.
+# The most PCI bridges behind each other; real machines have fewer than ten.
 _DEPTH = 24
 
 
@@ -41,9 +41,9 @@ def pci(reader: Reader) -> dict[str, PciDevice]:
 
 
 def net(reader: Reader) -> dict[str, str | None]:
-    """The PCI address behind each network interface; None for an interface that is not on PCI.
+    """The PCI address of each network interface; None for an interface that is not on PCI.
 
-    The last address in the device's path counts: a virtio interface lies below its PCI device, a virtual function is a PCI device itself.
+    The last address in the path of its device counts: a virtio interface lies below a PCI device, a virtual function is a PCI device.
     """
     addresses_by_name: dict[str, str | None] = {}
     for name in reader.host.names(NET):
@@ -57,7 +57,7 @@ def net(reader: Reader) -> dict[str, str | None]:
 
 
 def address_in(path: str) -> str | None:
-    """The address of the last PCI function in a path of sysfs; None without any."""
+    """The address of the last PCI function in a path of sysfs; None for a path without an address."""
     addresses = _IN_PATH.findall(path)
     return addresses[-1] if addresses else None
 
@@ -81,7 +81,7 @@ def _hexadecimal(text: str) -> str | None:
 
 
 def _root_buses(reader: Reader) -> list[str]:
-    """The host bridges' folders, for trees recorded without /sys/bus; also those below platform devices (Arm)."""
+    """The folders of host bridges, also of bridges below platform devices (Arm): for trees recorded without /sys/bus."""
     folders: list[str] = []
     for name in reader.host.names("/sys/devices"):
         if _ROOT_BUS.fullmatch(name):

@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """Binds PCI functions to a driver for a workload, and binds them back to their previous driver.
 
-The previous driver is recorded before the first write, and forgotten after the last write of the way back: after a crash the next run
-continues. A boot resets drivers, so the record is below /run.
+The previous driver is recorded before the first write, and the record is removed after the last write that binds the function back: after
+a crash the next run continues. A boot resets drivers, so the record is below /run.
 Source: Documentation/ABI/testing/sysfs-bus-pci (driver_override, unbind, drivers_probe).
 """
 
@@ -25,7 +25,7 @@ from ..topology.sysfs_reader import Reader
 from . import device_files, pci_use
 from .pci_use import DRIVERS
 
-ANY = "*"  # whichever driver the kernel finds
+ANY = "*"  # stands for any driver that the kernel finds
 PROBE = "/sys/bus/pci/drivers_probe"
 NO_OVERRIDE = "(null)"
 UNBIND_SECONDS = 20.0
@@ -50,7 +50,7 @@ def binding(host: Host, folder: str) -> Binding:
 
 
 def recorded(host: Host, address: str) -> t.Optional[Binding]:
-    """The binding of a function before Corral's; None if Corral has not bound it. A damaged record means: any driver."""
+    """The binding that a function had before Corral bound it; None without a record. A damaged record stands for any driver."""
     path = driver_record(address)
     text = host.read(path, follow=False)
     if text is None:
@@ -63,14 +63,14 @@ def recorded(host: Host, address: str) -> t.Optional[Binding]:
 
 
 def bound_by_corral(host: Host, folder: str) -> t.Optional[str]:
-    """The driver to which Corral has bound a function; None if another program bound it, or if it has its previous driver."""
+    """The driver to which Corral has bound a function; None if another program bound the function, or it has its previous driver."""
     driver = binding(host, folder).driver
     is_ours = recorded(host, posixpath.basename(folder)) is not None
     return driver if is_ours and is_vfio(driver) else None
 
 
 def bind(host: Host, folder: str, driver: str) -> None:
-    """Bind a function to a driver. Raises BindingRefused, without any write if the function is in use, or OSError."""
+    """Bind a function to a driver. Raises BindingRefused or OSError. A function in use is refused before any write."""
     address = posixpath.basename(folder)
     function = device_files.functions(Reader(host)).get(address)
     if function is None:
@@ -135,7 +135,7 @@ def give_back(host: Host, folder: str) -> None:
                 )
         if binding(host, folder).override != before.override:
             host.write_value(f"{folder}/driver_override", before.override or "\n")
-    host.remove(driver_record(address))  # and what a killed writer left beside it
+    host.remove(driver_record(address))  # also removes the temporary file of a killed writer
 
 
 def refuse_open(host: Host, folder: str) -> None:

@@ -48,7 +48,7 @@ def why_used(host: Host, function: PciFunction) -> str:
 
 
 def why_claimed(host: Host, function: PciFunction) -> str:
-    """Why a disk of the function is in use. The check opens disks exclusively, so it is only for the moment before the driver goes."""
+    """Why a disk of the function is in use; "" without such a disk. The check opens disks exclusively: call it just before unbinding."""
     claimed = (
         path_of(name) for name in disks(host, function) if not has_file(host, name) or host.is_claimed(path_of(name))
     )
@@ -58,7 +58,7 @@ def why_claimed(host: Host, function: PciFunction) -> str:
 def disks(host: Host, function: PciFunction) -> list[str]:
     """The function's disks by the kernel's names.
 
-    A disk with several NVMe controllers is below its subsystem; below the function is only a path to it, without a file in /dev.
+    A disk with several NVMe controllers lies below its subsystem; below the function lies only a path to the disk, without a file in /dev.
     """
     links = {name: host.link(f"{BLOCK}/{name}") or "" for name in host.names(BLOCK)}
     below = [name for name, link in links.items() if f"/{function.address}/" in link]
@@ -100,7 +100,7 @@ def why_disk_used(host: Host, disk: str) -> str:
         if above:
             return f"is a part of {above[0]}: {UNMOUNT}"
     numbers = filter(None, ((host.read(f"{part}/dev") or "").strip() for part in (folder, *parts)))
-    # Btrfs shows its own device number, so the disk's path is looked for too. A longer path also matches: then the disk counts as used.
+    # Btrfs shows a device number of its own, so the disk's path is looked for too. A longer path matches too: then the disk counts as used.
     mounted = [host.lines(mounts.TABLE, word) for word in (*(f" {number} " for number in numbers), f" {path}")]
     if None in mounted:
         return "cannot be checked"

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Which PCI functions the machine used before its boot: they are used again once the network is up and the disks are mounted.
+"""Which PCI functions the machine used before its boot: it uses them again once the network is up and the disks are mounted.
 
-Until then their interfaces are down and look free to a workload that starts at boot. Source: systemctl(1), is-system-running.
+Until then these functions look free to a workload that starts at boot. Source: systemctl(1), is-system-running.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ STARTED = ("running", "degraded")
 
 
 def of_boot_before(host: Host, addresses: t.Iterable[str]) -> dict[str, str]:
-    """Why each of these functions was used, by address; empty once the node has started, or once keep() has run since the boot.
+    """Why each recorded function was used before the boot, by address; if the record is damaged, a reason for each of ``addresses``.
 
-    A record may be old: keep() runs only on nodes with an agent and devices to bind.
+    Empty once the node has started, or keep() has run since the boot. A record may be old: keep() runs only on nodes with an agent and
+    devices to bind.
     """
     kept = record(host)
     if kept is not None and (not kept["used"] or kept["boot"] == host.boot_id()):
@@ -34,7 +35,7 @@ def of_boot_before(host: Host, addresses: t.Iterable[str]) -> dict[str, str]:
     said = "the node is still starting (systemctl is-system-running), and"
     if kept is None:
         return dict.fromkeys(addresses, f"{said} {state.PCI_USED}, with what it used before it booted, cannot be read")
-    # The reason alone: its advice is for a node that has started.
+    # The advice after ": " is left out: it is for a node that has started.
     return {
         address: f"{said} before it booted this was so: {why.partition(': ')[0]}"
         for address, why in kept["used"].items()
@@ -42,9 +43,9 @@ def of_boot_before(host: Host, addresses: t.Iterable[str]) -> dict[str, str]:
 
 
 def keep(host: Host, uses: t.Mapping[str, str]) -> bool:
-    """Record the functions that are used now, after a change and once after each boot. ``uses``: why, by address ("": not used).
+    """Record the functions that are used now, after a change and once after each boot. ``uses``: the reason by address ("": not used).
 
-    Returns False while the node starts or stops and a function is no longer used: until then the previous use counts.
+    While the node starts or stops, a damaged record stays, and so does a record with a function that is not used now. Returns False then.
     """
     kept = record(host)
     is_damaged = kept is None and state.there(host, state.PCI_USED)
@@ -75,7 +76,7 @@ def unwritten(host: Host, uses: t.Mapping[str, str], error: OSError) -> Change:
 
 
 def record(host: Host) -> t.Optional[dict[str, t.Any]]:
-    """The record: the boot, and why each function was used, by address. None for an absent or damaged record."""
+    """The record: the id of a boot, and why each function was used, by address. None for an absent or damaged record."""
     kept = state.checked(host, state.PCI_USED)
     if not isinstance(kept, dict) or "boot" not in kept or not isinstance(kept.get("used"), dict):
         return None

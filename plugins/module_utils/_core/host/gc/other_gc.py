@@ -32,14 +32,14 @@ EXEC = ("ExecStart", "ExecStartPre", "ExecStartPost", "ExecStop", "ExecStopPost"
 PRUNES = re.compile(
     r"\bpodman\s[^;&|]*\bprune\b|\bpodman(?:\s+-\S+)*\s+(?:[a-z]+\s+)?rmi?\s(?:[^;&|]*\s)?(?:--all\b|-[a-z]*a[a-z]*\b)"
 )
-# Removes only images without a name, as podman-auto-update.service does after an update.
+# A command that removes only images without a name, as podman-auto-update.service runs it after an update.
 DANGLING = re.compile(r"\bpodman\s+image\s+prune(?!.*\s(?:-[a-z]*a|--all))")
 CRON_FILES = ("/etc/crontab", "/var/spool/cron/crontabs/root", "/var/spool/cron/root")
 CRON_FOLDERS = ("/etc/cron.d", "/etc/cron.hourly", "/etc/cron.daily", "/etc/cron.weekly", "/etc/cron.monthly")
 
 
 def kubelet(host: Host) -> t.Optional[str]:
-    """The service that is this node's kubelet, running now or enabled for the next boot; None without one.
+    """The service that is this node's kubelet, running now or enabled for the next boot; None without a kubelet.
 
     An enabled unit must have its unit file: a removed package leaves the link until it is purged.
     """
@@ -75,7 +75,7 @@ def pruners(host: Host) -> list[tuple[str, str]]:
 
 
 def commands(files: systemd.UnitFiles, service: str) -> list[str]:
-    """The commands of a service; an empty assignment removes the earlier ones (systemd.service(5))."""
+    """The commands of a service; an empty assignment removes the earlier commands (systemd.service(5))."""
     lines: list[str] = []
     for name in EXEC:
         own: list[str] = []

@@ -16,18 +16,18 @@ from .http_answer import Tls
 
 PATH, ROOT_KEY = "/configz", "kubeletconfig"
 PORT = 10250
-# Where a server that listens on all addresses is asked.
+# The addresses at which to ask a server that listens on all addresses.
 ANY = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - asked, not bound
-# kubeadm's client certificate for requests to kubelets, on nodes of the control plane. Without it only a kubelet that asks for none answers.
+# kubeadm's client certificate for requests to kubelets, on control-plane nodes. Without it only a kubelet without authentication answers.
 CLIENT = "/etc/kubernetes/pki/apiserver-kubelet-client"
 SECONDS = 5.0
 LONGEST = 1 << 20  # bytes
 
 
 def running_configuration(host: Host, config: Config) -> t.Optional[dict[str, t.Any]]:
-    """The configuration of the kubelet that runs, by its API on this machine; None if it does not answer with one.
+    """The configuration that the running kubelet reports over its API on this machine; None if its answer has no configuration.
 
-    ``config`` is the one that its files and flags make: its address and port are there.
+    ``config``, from the kubelet's files and flags, has the kubelet's address and port.
     """
     address, port = config.get("address") or "", config.get("port") or PORT
     if not isinstance(address, str) or not isinstance(port, int):

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Which CPUs the node's kubelet keeps off pods, and why they may be others than its files say."""
+"""Which CPUs the node's kubelet keeps off pods, and why these may not be the CPUs in its files."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from . import kubelet_node, kubelet_state
 class Bound(NamedTuple):
     """The CPUs that the kubelet of kubelet.service keeps off pods, whether or not the kubelet runs.
 
-    ``reserved``: the CPUs that its files reserve, without ``pods``, the CPUs that its state file has for pods (None: the state file does
-    not say). ``is_strict``: the files let no pod run on reserved CPUs, and ``pods`` are the CPUs of all pods; else ``pods`` are CPUs that
-    a single pod has alone. ``unread`` says why the files cannot be read; ``doubt`` why the kubelet may reserve other CPUs until it starts
-    again, which ``file`` shows. ``newer``: the files that the running kubelet has not read.
+    ``reserved``: the CPUs that its files reserve, without ``pods``. ``pods``: the CPUs that its state file has for pods (None: the state
+    file does not say). ``is_strict``: the files let no pod run on reserved CPUs; then ``pods`` are the CPUs of all pods, else only the CPUs
+    that a single pod has alone. ``unread``: why the files cannot be read. ``doubt``: why the kubelet may reserve other CPUs until it starts
+    again, as ``file`` shows. ``newer``: the files that the running kubelet has not read.
     """
 
     reserved: frozenset[int]
@@ -38,9 +38,9 @@ class Bound(NamedTuple):
 
 
 def bound(host: Host) -> Bound:
-    """What the kubelet keeps off pods, by its files and by its state file.
+    """The CPUs that the kubelet keeps off pods, by its files and by its state file.
 
-    The files alone do not tell: no time of a file shows that the running kubelet has read another one, which is gone by now.
+    The files alone are no proof: the running kubelet may have read a file that is gone by now, and no file's time shows that.
     """
     config = other_agents.configured_kubelet(host)
     is_strict = config.policy == "static" and config.strict
@@ -59,7 +59,7 @@ def bound(host: Host) -> Bound:
 
 
 def of_pods(host: Host, file: str, *, is_strict: bool) -> t.Optional[frozenset[int]]:
-    """The CPUs that the state file of a kubelet has for pods, as in Bound; None where the file does not say.
+    """The CPUs that the state file of a kubelet has for pods (Bound.pods); None if the file does not say.
 
     With the policy static the kubelet cannot reserve these CPUs.
     """
@@ -74,11 +74,10 @@ def of_pods(host: Host, file: str, *, is_strict: bool) -> t.Optional[frozenset[i
 
 
 def for_pools(host: Host, wanted: frozenset[int]) -> frozenset[int]:
-    """The CPUs that the pools may have, where the profile's pools are ``wanted``: any other CPU could be a pod's own.
+    """The CPUs that the pools may have; ``wanted`` are the CPUs of the profile's pools. Any other CPU could be a pod's own.
 
-    Where the files leave a doubt, the CPUs count that were kept off pods when the pools were published last. If the
-    files reserve some of these, only those count. Beside a kubelet whose files reserve nothing, pods keep the CPUs that
-    the state file has for them.
+    The result is the CPUs that the files reserve. If the files leave a doubt, it is the CPUs that were kept off pods when the pools were
+    published last; only the reserved CPUs among them, if there are any. If neither gives a CPU, it is ``wanted`` without the pods' CPUs.
     """
     found = bound(host)
     pods = found.pods or cpuset.EMPTY
@@ -87,7 +86,7 @@ def for_pools(host: Host, wanted: frozenset[int]) -> frozenset[int]:
 
 
 def published(host: Host) -> frozenset[int]:
-    """The CPUs that were kept off pods when the pools were published last; where that is lost, those that the slices have."""
+    """The CPUs that were kept off pods when the pools were published last; if that file is lost, the CPUs of the slices of these pools."""
     known = state.read_json(host, state.PUBLISHED[1])
     data = known if isinstance(known, dict) else {}
     texts = [str(data.get(name) or "") for name in ("reserved", "isolated")]

@@ -28,22 +28,22 @@ from . import kubelet_unit
 ROOT_DIR = "/var/lib/kubelet"
 UNIT, NAME = kubelet_unit.UNIT, "kubelet"
 LOGS = "/var/log/containers"
-# A program that holds a kubelet within itself, and has configuration of another form.
+# Programs that contain a kubelet. Their configuration has another form.
 EMBEDDED = {"k3s": "k3s", "k3s-server": "k3s", "k3s-agent": "k3s", "rke2": "RKE2", "kubelite": "MicroK8s", "microshift": "MicroShift"}  # fmt: skip
-PODS = "kubepods"  # in the name of their control group, whatever it is below
+PODS = "kubepods"  # The name of the control group of pods contains this. The group is at the top level, or inside another group.
 INACTIVE = re.compile(r"^(?:total_)?inactive_file ([0-9]+)$", re.MULTILINE)
-# The files that count the memory and the tasks of a top-level control group; the first one has its parts.
+# A top-level control group's files: its memory in parts, its whole memory, its number of tasks.
 COUNTERS_V2 = ("{}/memory.stat", "{}/memory.current", "{}/pids.current")
 COUNTERS_V1 = ("memory/{}/memory.stat", "memory/{}/memory.usage_in_bytes", "pids/{}/pids.current")
-# What the address of a runtime has, its unit, and its program.
+# A word in the address of a runtime, the runtime's unit, and its program.
 RUNTIMES = (
     ("crio", "crio.service", "crio"),
     ("dockerd", "cri-docker.service", "cri-dockerd"),
     ("containerd", "containerd.service", "containerd"),
 )
-SLACK = 1.0  # The beginning of a process is known to hundredths of a second, of a machine whose clock may be set.
+SLACK = 1.0  # Seconds: the start of a process is known to hundredths of a second, and the machine's clock may be set.
 ENDPOINT = "unix:///run/containerd/containerd.sock"  # the kubelet's default
-TICKS = 100  # of a second, in /proc/PID/stat: USER_HZ is the same on every architecture of Linux (proc(5))
+TICKS = 100  # per second, in /proc/PID/stat: USER_HZ is the same on every architecture of Linux (proc(5))
 
 
 class Process(NamedTuple):
@@ -53,11 +53,11 @@ class Process(NamedTuple):
     began: t.Optional[float]
     arguments: tuple[str, ...]
     program: str = ""
-    by_unit: bool = False  # whether it is in the control group of kubelet.service
+    by_unit: bool = False  # whether the process is in the control group of kubelet.service
 
 
 class KubeletFiles(NamedTuple):
-    """Where a kubelet keeps what: --root-dir, --config ("" for none), --config-dir ("" for none), and its flags by name."""
+    """The paths of a kubelet (--root-dir, and --config and --config-dir, "" for none), and its flags by name."""
 
     root_dir: str
     config: str
@@ -66,10 +66,10 @@ class KubeletFiles(NamedTuple):
 
 
 def process(host: Host) -> t.Optional[Process]:
-    """The node's kubelet, with or without a unit; None where none runs.
+    """The node's kubelet, with or without a unit; None if no kubelet runs.
 
-    A process of a user or in a container does not count, whatever its name is. Raises CorralError for a kubelet within
-    another program.
+    A process of a user or in a container does not count, whatever its name is. Raises CorralError for a program that
+    contains a kubelet.
     """
     own = of_unit(host)
     if own is not None:
@@ -84,24 +84,24 @@ def process(host: Host) -> t.Optional[Process]:
                 "which Corral neither reads nor writes",
                 path=f"/proc/{pid}",
             )
-        return of_unit(host) or described(host, pid)  # It may have begun since the unit was looked at.
+        return of_unit(host) or described(host, pid)  # The unit may have started this process since the first look.
     return None
 
 
 def of_unit(host: Host) -> t.Optional[Process]:
-    """The kubelet that kubelet.service runs; None where it does not run."""
+    """The kubelet that kubelet.service runs; None if the service does not run."""
     pid = next(processes.named(host, cgroup.service_group(host, UNIT), NAME), None)
     return None if pid is None else described(host, pid)._replace(by_unit=True)
 
 
 def described(host: Host, pid: str) -> Process:
-    """A process by its id."""
+    """The kubelet process with this PID."""
     words = (host.read(f"/proc/{pid}/cmdline") or "").split("\0")
     return Process(int(pid), began(host, pid), tuple(word for word in words[1:] if word), words[0])
 
 
 def began(host: Host, pid: str) -> t.Optional[float]:
-    """When a process began, in epoch seconds. It is not asked for again: a process has one beginning."""
+    """When a process began, in epoch seconds; None if unknown. The read is not recorded: a process has one start."""
     text = host.unrecorded(lambda: host.read(f"/proc/{pid}/stat")) or ""
     fields = text.rpartition(")")[2].split()
     try:
@@ -111,19 +111,19 @@ def began(host: Host, pid: str) -> t.Optional[float]:
 
 
 def oom_scores(host: Host, running: t.Optional[Process], endpoint: str) -> dict[str, int]:
-    """oom_score_adj of the kubelet that its unit runs and of its runtime, by unit; what does not run or cannot be read is left out."""
+    """oom_score_adj by unit: of the kubelet that kubelet.service runs, and of its runtime. A process that does not run is left out."""
     pids = {UNIT: str(running.pid)} if running and running.by_unit else {}
     unit, program = next((row for word, *row in RUNTIMES if word in endpoint), ("", ""))
     runtime = next(processes.named(host, cgroup.service_group(host, unit), program), "") if unit else ""
-    if runtime:  # Its shims have scores of their own.
+    if runtime:  # The runtime's shims have scores of their own.
         pids[unit] = runtime
     texts = {name: (host.read(f"/proc/{pid}/oom_score_adj") or "").strip() for name, pid in pids.items()}
     return {name: int(text) for name, text in texts.items() if text.lstrip("-").isdigit()}
 
 
 def files(host: Host, running: t.Optional[Process]) -> KubeletFiles:
-    """Where it keeps what by its flags; without a process by those of its unit, and without a unit where kubeadm puts it."""
-    # While a process begins its command line is empty.
+    """The kubelet's paths, from the flags of its process, else from the flags of its unit; without a unit, kubeadm's paths."""
+    # The command line of a process that is just starting is empty.
     words = running.arguments if running and running.program else kubelet_unit.command(host)[1:]
     flags = flags_of(words)
     root_dir = flags.get("root-dir") or ROOT_DIR
@@ -132,10 +132,10 @@ def files(host: Host, running: t.Optional[Process]) -> KubeletFiles:
 
 
 def newer_files(host: Host, running: t.Optional[Process], places: KubeletFiles, layers: t.Iterable[Layer]) -> list[str]:
-    """The files that were changed after the running kubelet began: it still uses what it read at its start.
+    """The files that were changed after the running kubelet began: the kubelet still uses the content from its start.
 
-    A drop-in that was removed or renamed shows in the time of its folder alone, which is named then. So does a file that the kubelet
-    does not read: what it was cannot be seen any more.
+    If a drop-in was removed or renamed, only the time of its folder shows that: the result has the folder. A folder from which another file
+    was removed looks the same, and is in the result too.
     """
     if running is None or running.began is None:
         return []
@@ -147,12 +147,12 @@ def newer_files(host: Host, running: t.Optional[Process], places: KubeletFiles, 
 
 
 def folders_of(host: Host, folder: str) -> list[str]:
-    """A folder of drop-ins, and those below it."""
+    """A folder of drop-ins, and the folders below it."""
     return [folder, *(path for name in host.folders(folder) for path in folders_of(host, f"{folder}/{name}"))]
 
 
 def layers(host: Host, places: KubeletFiles) -> tuple[list[Layer], list[str]]:
-    """The file and its drop-ins in the kubelet's order; what is wrong with those that cannot be read."""
+    """The configuration file and its drop-ins in the kubelet's order, and the problems of files that cannot be used."""
     found: list[Layer] = []
     problems: list[str] = []
     if places.config:
@@ -165,7 +165,7 @@ def layers(host: Host, places: KubeletFiles) -> tuple[list[Layer], list[str]]:
 
 
 def drop_ins(host: Host, folder: str) -> list[str]:
-    """The drop-ins below a folder: in the order of names at each level, those of a subfolder at its place."""
+    """The drop-ins below a folder, in the order of names at each level; a subfolder's drop-ins come at its place."""
     folders = set(host.folders(folder))
     found = []
     for name in host.names(folder):
@@ -178,7 +178,7 @@ def drop_ins(host: Host, folder: str) -> list[str]:
 
 
 def add(host: Host, path: str, found: list[Layer], problems: list[str], *, drop_in: bool = False) -> None:
-    """Add what a file of configuration has, or what is wrong with it."""
+    """Add the data of a configuration file to ``found``, or its faults to ``problems``."""
     text = host.read(path)
     if text is None:
         problems.append(f"{path}: cannot be read: {why_none(host, path)}")
@@ -201,12 +201,12 @@ def add(host: Host, path: str, found: list[Layer], problems: list[str], *, drop_
 
 
 def why_none(host: Host, path: str) -> str:
-    """Why there is no file."""
+    """Why there is no file at a path: nothing is there, or a folder is."""
     return os.strerror(errno.EISDIR if host.is_dir(path) else errno.ENOENT)
 
 
 def load(text: str, path: str) -> t.Any:
-    """YAML or JSON, as JSON has it. Raises CorralError."""
+    """The data of a text in JSON or YAML, with the types of JSON. Raises CorralError."""
     try:
         return config_shape.plain(json.loads(text))
     except (ValueError, RecursionError):
@@ -218,13 +218,13 @@ def load(text: str, path: str) -> t.Any:
     try:
         return config_shape.plain(yaml.safe_load(text))
     except (yaml.YAMLError, RecursionError, ValueError, AttributeError, LookupError) as error:
-        from ...model.values import yaml_error  # Only a mistake needs it.
+        from ...model.values import yaml_error  # Only an error needs it.
 
         raise refusal(yaml_error.line(error), path=path) from None
 
 
 def imported_yaml() -> t.Any:
-    """PyYAML. The agent's Python looks for no packages (-S), which are looked for here then. Raises ImportError."""
+    """The module of PyYAML. The agent's Python runs without the folders of packages (-S): they are added here. Raises ImportError."""
     try:
         import yaml
     except ImportError:
@@ -236,12 +236,12 @@ def imported_yaml() -> t.Any:
 
 
 def logged(host: Host) -> list[Container]:
-    """The containers that have a log: those that run, and those that have ended and are still kept."""
+    """The containers that have a log: running containers, and ended containers that are still kept."""
     return [one for one in (named_by_log(name) for name in host.names(LOGS)) if one is not None]
 
 
 def containers(host: Host) -> list[Container]:
-    """The containers of pods that have a control group now, with their CPUs, and their names where logs tell them."""
+    """The containers of pods that have a control group now, with their CPUs, and with their names if a log has the names."""
     base = cgroup.ROOT if cgroup.unified(host) else cgroup.CPUSETS
     named = {one.id: one for one in logged(host)}
     found = []
@@ -264,9 +264,9 @@ def effective(host: Host, path: str) -> frozenset[int]:
 
 
 def used_beside_pods(host: Host) -> list[Use]:
-    """What each top-level control group without pods uses; those that count nothing are left out.
+    """The memory and tasks that each top-level control group without pods uses; groups without both are left out.
 
-    Memory is the kubelet's working set: all but the cache of files that were not used lately.
+    Memory is the kubelet's working set: all memory but the cache of files that were not used lately.
     """
     found = []
     base, files_of = cgroup.units(host), COUNTERS_V2 if cgroup.unified(host) else COUNTERS_V1
@@ -275,19 +275,19 @@ def used_beside_pods(host: Host) -> list[Use]:
             continue
         stat, *texts = (host.read(f"{cgroup.ROOT}/{file.format(top)}") or "" for file in files_of)
         memory, tasks = (int(text) if text.strip().isdigit() else 0 for text in texts)
-        cache = INACTIVE.findall(stat)  # With v1 the total, with the groups below, is the last one.
+        cache = INACTIVE.findall(stat)  # In v1 the last number is the total, with the groups below.
         if memory or tasks:
             found.append(Use(top, max(memory - int(cache[-1] if cache else 0), 0), tasks))
     return found
 
 
 def pod_folders(host: Host, root_dir: str) -> frozenset[str]:
-    """The UIDs of the pods that the kubelet keeps files of."""
+    """The UIDs of the pods that have a folder of the kubelet's."""
     return frozenset(host.folders(f"{root_dir}/pods"))
 
 
 def others_on(host: Host, cpus: frozenset[int]) -> list[tuple[str, frozenset[int], tuple[str, ...]]]:
-    """Top-level control groups that are not of pods, run processes and may use these CPUs: name, CPUs, some processes (v2)."""
+    """The top-level control groups without pods whose processes may use these CPUs: name, CPUs, some processes (v2)."""
     if not cgroup.unified(host):
         return []
     found = []

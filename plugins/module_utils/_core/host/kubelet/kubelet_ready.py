@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Whether a node is Ready: asked of the API server in the kubelet's own kubeconfig, with the certificate of the kubelet.
+"""Whether a node is Ready. The API server in the kubelet's kubeconfig is asked, with the certificate of the kubelet.
 
-Nothing of a kubeconfig is in a message but paths, the server's address and names of keys.
+Of a kubeconfig, messages contain only paths, the server's address and names of keys.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ SECONDS = 5.0
 LONGEST = 4 << 20  # bytes: a node lists its images
 PORT = 443
 TIME = "%Y-%m-%dT%H:%M:%SZ"
-# A server is asked only as it is named, with its certificate verified, and without a detour.
+# Keys of a kubeconfig that Corral does not support: it asks a server only by its own name, without a proxy, and verifies its certificate.
 UNSUPPORTED = ("insecure-skip-tls-verify", "tls-server-name", "proxy-url")
 
 
 class Unknown(Exception):
-    """Whether the node is Ready cannot be told, and why."""
+    """It is not known whether the node is Ready; the text says why."""
 
 
 class Server(NamedTuple):
-    """An API server and how to speak to it; ``path`` comes before that of each request."""
+    """An API server and how to connect to it; ``path`` comes before the path of each request."""
 
     address: str
     port: int
@@ -59,7 +59,7 @@ def node_name(host: Host, flags: t.Mapping[str, str]) -> str:
 
 
 def readiness(host: Host, kubeconfig: str, node: str) -> Readiness:
-    """What the API server says of a node now. Never raises."""
+    """The readiness of a node that the API server reports now. Never raises."""
     try:
         server = server_of(host, kubeconfig)
         path = f"{server.path}/api/v1/nodes/{urllib.parse.quote(node, safe='')}"
@@ -89,7 +89,7 @@ def of_node(text: str) -> Readiness:
 def server_of(host: Host, kubeconfig: str) -> Server:
     """The server of a kubeconfig's current context, with the files of its user's certificate. Raises Unknown."""
     try:
-        # A file with secrets is not among what a tick keeps.
+        # A recording must not have a file with secrets.
         text = host.unrecorded(lambda: host.attempt(host.read, kubeconfig))
         if isinstance(text, Unreadable):
             raise Unknown(str(text))
@@ -115,7 +115,7 @@ def server_of(host: Host, kubeconfig: str) -> Server:
 
 
 def named(data: t.Any, kind: str, key: str, name: str) -> dict[str, t.Any]:
-    """The entry of a list of a kubeconfig with this name. Raises LookupError, TypeError."""
+    """The value of ``key`` in the entry named ``name`` of a kubeconfig's list ``kind``. Raises LookupError, TypeError."""
     found = next(one[key] for one in [*data[kind], {"name": name, key: None}] if one["name"] == name)
     if not isinstance(found, dict):
         raise TypeError(kind)
@@ -123,7 +123,7 @@ def named(data: t.Any, kind: str, key: str, name: str) -> dict[str, t.Any]:
 
 
 def tls_of(kubeconfig: str, cluster: t.Mapping[str, t.Any], user: t.Mapping[str, t.Any]) -> Tls:
-    """How to prove who asks, and how the server does. Raises Unknown."""
+    """The kubelet's client certificate and key, and the authority that verifies the server's certificate. Raises Unknown."""
 
     def path(value: object) -> str:
         return posixpath.join(posixpath.dirname(kubeconfig), str(value)) if value else ""
@@ -132,7 +132,7 @@ def tls_of(kubeconfig: str, cluster: t.Mapping[str, t.Any], user: t.Mapping[str,
     if not certificate or not key:
         raise Unknown(f"{kubeconfig}: its user has no client-certificate and client-key, which name files")
     try:
-        # What is not ASCII is a comment, which ssl does not take.
+        # Text that is not ASCII is a comment, and ssl refuses it.
         data = base64.b64decode(str(cluster.get("certificate-authority-data") or ""), validate=True)
         authority = data.decode("ascii", "ignore")
     except ValueError:

@@ -28,8 +28,8 @@ GATE = "PodLevelResourceManagers"
 
 
 class File(NamedTuple):
-    """A state file: its path, whether it is there, its version or the state of its checksum, and why the kubelet would
-    not use it ("": it would)."""
+    """A state file: its path, whether it exists, its version or the state of its checksum, and why the kubelet would
+    not use the file ("": it would)."""
 
     path: str
     exists: bool
@@ -38,7 +38,7 @@ class File(NamedTuple):
 
     @property
     def starts(self) -> bool:
-        """Whether the kubelet would start with it. The device manager begins without a file that it cannot read (its Start)."""
+        """Whether the kubelet would start with this file. The device manager starts without a file that it cannot read."""
         return not self.refusal or self.path.endswith(state_files.DEVICE_FILE)
 
 
@@ -48,9 +48,9 @@ def cpu_file(root_dir: str) -> str:
 
 
 def way_to_read(host: Host, newer: t.Iterable[str], topology: Topology) -> str:
-    """What makes a kubelet read these files, also where it would not start with its state files then, or its unit would not.
+    """The commands that make a kubelet read the ``newer`` files, also if its state files or its unit would keep it from starting.
 
-    A file that was written while the clock was ahead stays newer whenever the kubelet begins.
+    A file that was written while the clock was ahead stays newer than any start of the kubelet: ``touch`` corrects its time.
     """
     places = kubelet_node.files(host, kubelet_node.of_unit(host))
     config = effective(kubelet_node.layers(host, places)[0], flag_layers(places.flags)[0])
@@ -72,7 +72,7 @@ def way_to_read(host: Host, newer: t.Iterable[str], topology: Topology) -> str:
 
 
 def gate(config: Config) -> bool:
-    """Whether state files have pods of their own (alpha)."""
+    """Whether state files may have entries for whole pods (a feature gate, alpha)."""
     return config.get("featureGates", GATE) is True
 
 
@@ -82,7 +82,7 @@ def option(config: Config, name: str) -> bool:
 
 
 def settings_of(config: Config, topology: Topology) -> CpuSettings:
-    """What the CPU manager goes by: under the policy static alone what is reserved. Without reservedSystemCPUs it chooses as many CPUs."""
+    """The CPU manager's settings. Only the policy static reserves CPUs: reservedSystemCPUs, else CPUs chosen as the kubelet does."""
     policy = str(config.get("cpuManagerPolicy"))
     if policy != start_checks.STATIC_CPU:
         return CpuSettings(policy, topology.online, cpuset.EMPTY)
@@ -96,7 +96,7 @@ def settings_of(config: Config, topology: Topology) -> CpuSettings:
     milli = sum(config_values.milli(config.get(key, "cpu")) for key in ("kubeReserved", "systemReserved"))
     options = Options(**{field: option(config, name) for name, field in NAMES.items()})
     try:
-        # The kubelet chooses them without asking for whole cores.
+        # The kubelet chooses reserved CPUs without full-pcpus-only.
         chosen = options._replace(full_pcpus_only=False)
         reserved = allocation.take(cpu_topology.of(topology), topology.online, -(-milli // 1000), chosen)
     except ValueError as error:
@@ -105,7 +105,7 @@ def settings_of(config: Config, topology: Topology) -> CpuSettings:
 
 
 def inspect_cpus(host: Host, root_dir: str, config: Config, topology: Topology) -> tuple[File, t.Optional[CpuState]]:
-    """The CPU manager's file. What was read of one that is refused counts for the findings all the same."""
+    """The CPU manager's file and its state (None: not readable). The findings use the state of a refused file too."""
     path = cpu_file(root_dir)
     text = host.read(path)
     if text is None:
@@ -128,7 +128,7 @@ def inspect_cpus(host: Host, root_dir: str, config: Config, topology: Topology) 
 
 
 def inspect_memory(host: Host, root_dir: str, config: Config, numa: Amounts) -> tuple[File, t.Optional[MemoryState]]:
-    """The memory manager's file, on a machine with these bytes by NUMA node and kind."""
+    """The memory manager's file and its state, on a machine with these bytes by NUMA node and kind."""
     path = f"{root_dir}/{MEMORY.file}"
     text = host.read(path)
     if text is None:
@@ -152,14 +152,14 @@ def inspect_memory(host: Host, root_dir: str, config: Config, numa: Amounts) -> 
 
 
 def unread(host: Host, path: str) -> File:
-    """The report on a path that is no readable file: nothing is there, or something else is."""
+    """The File for a path from which nothing could be read: the path is absent, or no file."""
     if not host.exists(path):
         return File(path, exists=False)
     return File(path, exists=True, refusal=f"cannot be read: {kubelet_node.why_none(host, path)}")
 
 
 def counts_hugepages(host: Host) -> bool:
-    """Whether a kubelet runs that gives hugepages to pods by NUMA node: it starts only on a machine with those of its state."""
+    """Whether the running kubelet gives hugepages to pods by NUMA node: it starts only with the hugepages of its state file."""
     running = kubelet_node.of_unit(host)
     if running is None:
         return False
@@ -168,8 +168,8 @@ def counts_hugepages(host: Host) -> bool:
 
 
 def counted(host: Host) -> tuple[str, dict[int, dict[str, int]]]:
-    """The memory manager's file of a kubelet that gives hugepages to pods by NUMA node, and the bytes by node and kind with which it
-    starts, whether or not it runs now; "" and nothing where there is none.
+    """The path of the memory manager's file, and the bytes by NUMA node and kind that the kubelet needs at its start. ("", {}) without an
+    installed or running kubelet that gives hugepages to pods by NUMA node.
     """
     running = kubelet_node.of_unit(host)
     if running is None and not kubelet_unit.is_installed(host):
@@ -186,7 +186,7 @@ def counted(host: Host) -> tuple[str, dict[int, dict[str, int]]]:
 
 
 def totals(topology: Topology) -> dict[int, dict[str, int]]:
-    """Bytes of each NUMA node by kind, as the kubelet counts them."""
+    """The bytes of each NUMA node by kind (memory, hugepages-SIZE), as the kubelet counts them."""
     found = {}
     for node, one in topology.numa.items():
         pages = {f"hugepages-{page_text(size)}": (size << 10) * count for size, count in one.hugepages.items()}
@@ -208,7 +208,7 @@ def reserved_memory(config: Config) -> dict[int, dict[str, int]]:
 
 
 def inspect_devices(host: Host, root_dir: str) -> tuple[File, t.Optional[DeviceState]]:
-    """The device manager's file. A wrong checksum makes the kubelet begin without it; it starts all the same."""
+    """The device manager's file and its state. If the checksum is wrong, the kubelet starts without the file."""
     path = f"{root_dir}/{state_files.DEVICE_FILE}"
     text = host.read(path)
     if text is None:

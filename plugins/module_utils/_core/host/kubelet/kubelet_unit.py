@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""kubelet.service as its files have it: the command that it starts, and which file sets a flag."""
+"""kubelet.service by its files: the command that the unit starts, and which file sets a flag."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ..systemd import UnitFiles
 
 UNIT = "kubelet.service"
 START_SECONDS = 120.0
-TRANSIENT = "/run/systemd/transient/"  # systemd-run(1): unloaded once it has ended
-# A word that stands for a variable of the environment, whose value is split into words, and a variable within a word.
+TRANSIENT = "/run/systemd/transient/"  # the units of systemd-run(1), which systemd removes when they end
+# $NAME as a whole word stands for the words in a variable's value; ${NAME} within a word stands for the value.
 _WORD = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 _INNER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def command(host: Host) -> tuple[str, ...]:
-    """The program of the unit and its arguments, variables expanded (systemd.service(5), "Command lines"); () without the unit."""
+    """The program of the unit and its arguments, with variables expanded (systemd.service(5), "Command lines"); () without the unit."""
     files = UnitFiles(host, [UNIT])
     lines: list[str] = []
     for setting in files.settings(UNIT, "ExecStart"):
@@ -45,12 +45,12 @@ def command(host: Host) -> tuple[str, ...]:
 
 
 def is_installed(host: Host) -> bool:
-    """Whether there is a unit that may start, also one that is masked."""
+    """Whether kubelet.service has a unit file, or is masked."""
     return UnitFiles(host, [UNIT]).fragment(UNIT) is not None
 
 
 def cannot_start(host: Host) -> str:
-    """Why systemd would not start the unit once it is stopped, as a kubelet runs on whose unit was masked or removed; "" where it would."""
+    """Why systemd would not start the unit again after a stop; "" if it would. A kubelet runs on after its unit was masked or removed."""
     files = UnitFiles(host, [UNIT])
     fragment = files.fragment(UNIT)
     if fragment is None:
@@ -68,9 +68,9 @@ def cannot_start(host: Host) -> str:
 
 
 def start_again(host: Host) -> str:
-    """Start the kubelet that a run stopped before it was ended itself, with whatever files are there; what happened, "" for nothing.
+    """Start the kubelet that a killed run had stopped, with the present files. Returns what happened; "" if the kubelet runs.
 
-    The files fit at each moment: a state is set aside before the configuration is written that needs that.
+    The files always fit together: a run moves a state file away before it writes the configuration that the file does not fit.
     """
     if cgroup.service_runs(host, UNIT):
         return ""
@@ -80,7 +80,7 @@ def start_again(host: Host) -> str:
 
 
 def environment(host: Host, files: UnitFiles) -> dict[str, str]:
-    """The variables that the unit's files set; what EnvironmentFile= names comes after Environment=."""
+    """The variables that the unit's files set; variables from EnvironmentFile= override Environment=."""
     found: dict[str, str] = {}
     for setting in files.settings(UNIT, "Environment"):
         found = {} if not setting.value else {**found, **assigned(split(setting.value))}
@@ -102,7 +102,7 @@ def environment_files(host: Host, files: UnitFiles) -> list[str]:
 
 
 def environment_patterns(files: UnitFiles) -> list[str]:
-    """What EnvironmentFile= names: paths, or patterns (glob(7)); one that begins with - may be missing."""
+    """The paths or patterns (glob(7)) in EnvironmentFile=; with a - at its beginning, the file may be missing."""
     found: list[str] = []
     for setting in files.settings(UNIT, "EnvironmentFile"):
         found = [*found, setting.value] if setting.value else []
@@ -110,7 +110,7 @@ def environment_patterns(files: UnitFiles) -> list[str]:
 
 
 def matching(host: Host, pattern: str) -> list[str]:
-    """The paths that a pattern stands for: itself, or what it matches, sorted; a dot at the beginning of a name it has to say."""
+    """The paths that match a pattern, sorted; a path without wildcards is returned as it is. No wildcard matches a leading dot."""
     if not re.search(r"[*?[]", pattern):
         return [pattern]
     folder, dummy, name = pattern.rpartition("/")
@@ -128,7 +128,7 @@ def assigned(words: t.Iterable[str]) -> dict[str, str]:
 
 
 def split(line: str) -> list[str]:
-    """Words of a line, quotes taken off; the line at its blanks where a quote has no end."""
+    """The words of a line without quotes; if a quote has no end, the line is split at its blanks."""
     try:
         return shlex.split(line)
     except ValueError:
@@ -136,7 +136,7 @@ def split(line: str) -> list[str]:
 
 
 def file_of_flag(host: Host, flag: str) -> str:
-    """The last file that has a flag (``--max-pods``): one of the unit's, or one that EnvironmentFile= names; the unit where none has."""
+    """The last file that sets a flag (``--max-pods``), of the unit's files and then of the files in EnvironmentFile=; else UNIT."""
     files = UnitFiles(host, [UNIT])
     named_flag = re.compile(rf"{re.escape(flag)}(?![a-z0-9-])")
     own = [(path, files.text(path)) for path in files.files(UNIT)]

@@ -26,7 +26,7 @@ MONITOR = "conmon"
 def scores(host: Host, path: str, usual: str) -> tuple[str, ...]:
     """The scores other than ``usual`` of processes in a control group and below it, each once.
 
-    Recorded as one question, since the processes change all the time.
+    A recording keeps only this answer, since the processes change all the time.
     """
     other_scores = host.unrecorded(lambda: {score for dummy, score in rows(host, path, usual)})
     return host.tell(tuple(sorted(other_scores)), "oom_scores", path, usual)
@@ -38,7 +38,7 @@ def others(host: Host, path: str, usual: str) -> list[str]:
 
 
 def rows(host: Host, path: str, usual: str, depth: int = DEPTH) -> list[tuple[str, str]]:
-    """Each process with another score than the usual, and its score; without the monitors of containers."""
+    """The processes with another score than ``usual``, each with its score; without the monitors of containers."""
     unusual = []
     for pid in (host.read(f"{path}/cgroup.procs") or "").split():
         score = (host.read(f"/proc/{pid}/oom_score_adj") or "").strip()
@@ -56,15 +56,15 @@ def is_monitor(host: Host, pid: str) -> bool:
 
 
 def concerns(name: str) -> bool:
-    """Whether rows() reads a control group inside a unit: that of a unit or container, not one that a unit makes for itself."""
+    """Whether rows() reads an inner control group with this name: the group of a unit or container, but not a group that a unit makes."""
     return name.endswith((".slice", ".service", ".scope")) or name.startswith(("container", "libpod-"))
 
 
 def groups(host: Host, path: str, depth: int = DEPTH) -> t.Optional[list[tuple[str, int]]]:
     """The control groups that rows() reads, the outer ones first, each with its number of links (see has_folders).
 
-    While all of them keep their number of links, no group was added. None where links do not tell: the file system does not count them, or
-    rows() leaves some groups out.
+    While all groups keep their number of links, no group was added. None if links do not show that: the file system does not count links,
+    or rows() leaves some groups out.
     """
     links = host.links(path)
     if links is None:
@@ -82,9 +82,10 @@ def groups(host: Host, path: str, depth: int = DEPTH) -> t.Optional[list[tuple[s
 
 
 def usual(host: Host, folder: int, known: t.Iterable[tuple[str, int, bytes]], score: bytes) -> bool:
-    """Whether ``known`` (see groups(); paths below the open folder) are still all control groups, and every process in them has this score.
+    """Whether ``known`` still has all control groups (see groups(); paths below the open folder), and every process in them has this score.
 
-    Known cgroup.events must agree too. This costs half of scores(), which lists the dozens of files of each group.
+    If ``known`` has the text of cgroup.events, it must still be true. This takes half as long as scores(), which lists the dozens of files
+    of each group.
     """
     root, stat, opened, read, close, flags = host.root, os.stat, os.open, os.read, os.close, READ_FLAGS
     shown = score + b"\n"
@@ -114,6 +115,6 @@ def usual(host: Host, folder: int, known: t.Iterable[tuple[str, int, bytes]], sc
 def has_folders(host: Host, path: str) -> bool:
     """Whether there may be control groups below a control group: a folder has two links, and one for each folder in it.
 
-    Most groups have none below, and this costs a fraction of listing their files. 1 means that the file system does not count.
+    Most control groups have no inner groups, and this costs a fraction of listing their files. A file system that does not count says 1.
     """
     return host.links(path) not in (None, NO_FOLDERS)

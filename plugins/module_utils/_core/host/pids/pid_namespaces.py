@@ -26,7 +26,7 @@ START = 19  # the index of starttime among the fields of /proc/PID/stat after th
 
 
 def containers(host: Host, root: str, slices: tuple[str, ...]) -> list[Row]:
-    """The running containers below slices (paths of control groups), recorded as one question to the host."""
+    """The running containers below slices (paths of control groups); a snapshot keeps them as one answer."""
     return host.tell(host.unrecorded(lambda: running(host, slices)), "pid_namespaces", root, slices)
 
 
@@ -52,7 +52,7 @@ def running(host: Host, slices: t.Iterable[str]) -> list[Row]:
 
 
 def first_process(host: Host, group: str, pidfile: str) -> t.Optional[int]:
-    """A container's first process: the one that its monitor started, else the lowest PID; None without a process."""
+    """A container's first process: the PID in its monitor's file, else the lowest PID; None without a process."""
     pids = processes(host, group)
     text = (host.if_readable(host.read, pidfile) or "").strip() if pidfile.startswith("/") else ""
     recorded = kernel_text.count(text)

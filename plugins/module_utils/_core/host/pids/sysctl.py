@@ -21,7 +21,7 @@ FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/li
 
 
 class Entry(NamedTuple):
-    """One assignment: the file that makes it and the value."""
+    """One assignment: its file and its value."""
 
     file: str
     value: str
@@ -39,7 +39,7 @@ def live(host: Host, key: str) -> t.Optional[int]:
 
 
 def task_limits(host: Host, pids: Pids, before: t.Mapping[str, str]) -> dict[str, t.Optional[int]]:
-    """The limits of tasks in force on the machine; those that are no longer declared as they were ``before`` (by file)."""
+    """The machine's limits of tasks after a plan: the live values, or for undeclared limits their originals (``before``, by file)."""
     kept = {key: before[path_of(key)] for key in task_budget.LIMITS if path_of(key) in before}
     return task_budget.coming(pids, {key: live(host, key) for key in task_budget.LIMITS}, kept)
 
@@ -52,7 +52,7 @@ def running_tasks(host: Host) -> t.Optional[int]:
 
 
 def later_entries(host: Host, keys: t.Container[str], ours: str) -> dict[str, Entry]:
-    """For each key the last assignment of a file that sorts after ours and so wins at the next boot."""
+    """For each key the last assignment in the files that sort after ours, and so win at the next boot."""
     name = ours.rpartition("/")[2]
     return entries(host, keys, [file for file in files_in_order(host) if file.rpartition("/")[2] > name])
 
@@ -60,13 +60,13 @@ def later_entries(host: Host, keys: t.Container[str], ours: str) -> dict[str, En
 def persistent_entries(
     host: Host, keys: t.Container[str], ours: str, folders: t.Sequence[str] = FOLDERS
 ) -> dict[str, Entry]:
-    """For each key the last assignment of all files but ours that are still there after a reboot."""
+    """For each key the last assignment in all files except ours that survive a reboot."""
     persistent = [folder for folder in folders if not folder.startswith("/run/")]
     return entries(host, keys, [file for file in files_in_order(host, persistent) if file != ours])
 
 
 def files_in_order(host: Host, folders: t.Sequence[str] = FOLDERS) -> list[str]:
-    """The files in the order in which they are read: by name, and of one name that of the first folder."""
+    """The files in the order in which they are read: by name; of files with the same name, the file in the first folder."""
     files: dict[str, str] = {}
     for folder in folders:
         for name in host.names(folder):
@@ -76,12 +76,12 @@ def files_in_order(host: Host, folders: t.Sequence[str] = FOLDERS) -> list[str]:
 
 
 def entries(host: Host, keys: t.Container[str], files: t.Iterable[str]) -> dict[str, Entry]:
-    """For each key the last assignment of these files."""
+    """For each key the last assignment in these files."""
     found = {}
     for file in files:
         for line in (host.read(file) or "").splitlines():
             left, equals, value = line.strip().partition("=")
-            # A leading dash ignores errors; slashes and dots are the same here (sysctl.d(5)).
+            # A leading dash means that errors are ignored; slashes and dots in a key are the same (sysctl.d(5)).
             key = left.strip().lstrip("-").strip().replace("/", ".")
             if equals and key in keys:
                 found[key] = Entry(file, value.strip())

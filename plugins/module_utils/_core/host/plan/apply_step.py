@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Runs one step of a plan, and before it reads the state that it replaces.
+"""Reads the state that a step of a plan replaces, and runs the step.
 
 A return code of 0 proves nothing (systemd accepts CPUs that do not exist), so each step reads its result back.
 """
@@ -34,7 +34,7 @@ MOUNT_SECONDS = 30.0
 
 
 class StepFailed(Exception):
-    """The kernel or systemd refused a step; the text says which and why."""
+    """The kernel or systemd refused a step; the text says which step, and why."""
 
 
 def observe(host: Host, step: Step) -> Original:
@@ -126,7 +126,7 @@ def missing_folders(host: Host, path: str) -> tuple[str, ...]:
 
 
 def live_value(host: Host, unit: str, name: str) -> t.Optional[str]:
-    """The kernel's value for a property of a unit; None where there is none."""
+    """The kernel's value for a property of a unit; None without a kernel file."""
     if name == "TasksMax":
         return cgroup.pids_max(host, unit)
     text = host.read(f"{cgroup.path_of(unit)}/{unit_limits.FILES[name]}")
@@ -145,8 +145,8 @@ def write_value(host: Host, step: Step, dummy: Masks) -> None:
 def set_partition(host: Host, step: Step, dummy: Masks) -> None:
     """Make a control group a partition, or end its partition.
 
-    The kernel accepts an impossible partition without an error. That is no failure here: the next observation reads its state. Neither is a
-    missing file: the kernel has no partitions, or the control group has gone.
+    The kernel accepts an impossible partition without an error: the next observation reads its state. A missing file is no failure either:
+    the kernel has no partitions, or the control group is gone.
     """
     wanted, now = step.value or "", host.read(step.target)
     if now is None:
@@ -160,7 +160,7 @@ def set_partition(host: Host, step: Step, dummy: Masks) -> None:
 def write_partition(host: Host, path: str, kind: str) -> None:
     """Write the kind of a partition. Raises OSError.
 
-    Linux 5.10 answers EBUSY while the control group has children; those of a container that has just ended go within moments.
+    Linux 5.10 answers EBUSY while the control group has children; the children of a container that has just ended go within moments.
     """
     deadline = time.monotonic() + READ_BACK_SECONDS
     while True:
@@ -201,7 +201,7 @@ def set_property(host: Host, step: Step, masks: Masks) -> None:
     if (not value or step.phase == RELEASE) and not cgroup.exists(host, step.target):
         return  # systemd would make a control group for a slice that does not run, and nothing would remove it.
     if name == "AllowedCPUs" and not cgroup.unified(host):
-        return  # An original of a boot with v2: on v1 systemd accepts it and does nothing.
+        return  # An original from a boot with v2: on v1 systemd accepts the property and does nothing.
     path = cgroup.path_of(step.target)
     if name == "AllowedCPUs":
         from ..cpu import thread_masks
@@ -213,8 +213,8 @@ def set_property(host: Host, step: Step, masks: Masks) -> None:
     if not value or not cgroup.exists(host, step.target):
         return
     if step.target.endswith(".slice") and not (has_value(host, step) and asks(host, step)):
-        # The control group exists while the slice does not run: systemd keeps the value, but the kernel does not have it,
-        # or has it only as long as the parent has the same CPUs.
+        # The control group exists although the slice does not run: systemd keeps the value, but the kernel does not have
+        # it, or only from the parent, as long as the parent has the same CPUs.
         host.run("systemctl", "start", "--", step.target)
     deadline = time.monotonic() + READ_BACK_SECONDS
     while not has_value(host, step):
@@ -234,7 +234,7 @@ def set_devices(host: Host, step: Step, dummy: Masks) -> None:
     The kernel does not show the list (a BPF program), so systemd's own file is read back. A unit that is gone has no list.
     """
     wanted = (step.value or "").splitlines()
-    # Entries add up, in systemd's memory as well: an empty one comes first.
+    # Entries add up, also in systemd's memory: so an empty entry, which clears the list, comes first.
     answer = systemd.set_properties(host, step.target, [f"{step.name}={entry}" for entry in ("", *wanted)])
     if answer.code and wanted:
         raise StepFailed(f"systemctl set-property {step.target} {step.name}=: {systemd.complaint(answer.err)}")
@@ -246,17 +246,17 @@ def set_devices(host: Host, step: Step, dummy: Masks) -> None:
 
 def devices_allowed(host: Host, unit: str) -> tuple[str, ...]:
     """DeviceAllow= of a unit by its files."""
-    from ...model.systemd import device_allow  # Only units with devices need it.
+    from ...model.systemd import device_allow  # Only units with devices need this module.
 
     return device_allow.added_up(systemd.unit_settings(host, unit, DEVICE_ALLOW), unit)
 
 
 def set_cpuset(host: Host, step: Step, dummy: Masks) -> None:
     """Give a directory of v1's cpuset hierarchy its CPUs and processes, or remove it."""
-    from ..cpu import cgroup_v1_cpuset  # Imported here: most nodes have v2, and each start waits for its imports.
+    from ..cpu import cgroup_v1_cpuset  # Imported here: most nodes have v2, and a workload's start waits for imports.
 
     if not cgroup_v1_cpuset.mounted(host):
-        return  # An original of a boot with v1.
+        return  # An original from a boot with v1.
     try:
         if step.value is None:
             cgroup_v1_cpuset.dissolve(host, step.target)
@@ -270,7 +270,7 @@ def set_cpuset(host: Host, step: Step, dummy: Masks) -> None:
 
 
 def read_back(host: Host, step: Step) -> None:
-    """Check that a directory's CPUs are in force, and that its unit runs on no others."""
+    """Check that a directory's CPUs are in force, and that its unit runs on no other CPUs."""
     from ..cpu import cgroup_v1_cpuset
 
     wanted = cgroup.cpu_list(step.value)
@@ -283,9 +283,9 @@ def read_back(host: Host, step: Step) -> None:
 
 
 def has_value(host: Host, step: Step) -> bool:
-    """Whether the kernel has the value of a step in force; of CPUs, those that are online.
+    """Whether the kernel has the value of a step in force; of requested CPUs, the online CPUs are enough.
 
-    For CPUs that are restored the request is enough: another unit may have some of them.
+    For CPUs that a step restores (phase RELEASE) the request is enough: another unit may have some of these CPUs.
     """
     if shows(host, step.target, step.name, step.value or ""):
         return True
@@ -305,7 +305,7 @@ def shows(host: Host, unit: str, name: str, value: str) -> bool:
 
 
 def asks(host: Host, step: Step) -> bool:
-    """Whether a control group requests the CPUs of a step itself, and does not merely have them from its parent."""
+    """Whether a control group itself requests the CPUs of a step, and does not only get them from its parent."""
     return step.name != "AllowedCPUs" or cgroup.cpus(host, step.target).requested == cgroup.cpu_list(step.value)
 
 
@@ -327,10 +327,10 @@ def control_unit(host: Host, step: Step, dummy: Masks) -> None:
         unit = workload_state.unit_to_be_in(host, step.target)
         if unit:
             raise StepFailed(f"{step.target}: {unit} runs elsewhere and would end with it: it stays")
-    # A slice without a request for CPUs: its start below takes none from others.
+    # If the slice requests no CPUs, the start below takes no CPUs from other slices.
     ends_grant = verb == "stop" and (is_workloads(step.target) or is_exclusive(step.target))
     is_bare = ends_grant and is_without_cpus(host, step)
-    # A stop would end units that are about to start in the slice: with "fail" the slice stays then.
+    # If units are about to start in the slice, a stop would end them: with "fail" the slice stays.
     mode = "fail" if verb == "stop" and is_workloads(step.target) else "replace"
     answer = systemd.control(host, verb, step.target, mode=mode, timeout=120.0)
     # 5: not loaded, so there is nothing to stop (systemctl(1), EXIT STATUS).
@@ -344,20 +344,20 @@ def control_unit(host: Host, step: Step, dummy: Masks) -> None:
     if verb == "daemon-reload" and state.there(host, state.RELOAD_DUE):
         host.remove(state.RELOAD_DUE)
     if is_bare and cgroup.exists(host, step.target):
-        # A daemon-reload makes a control group for a stopped slice in which a unit is to start.
+        # A daemon-reload makes a control group for a stopped slice in which a unit is to start: a start and stop remove it.
         for again in ("start", "stop"):
             systemd.control(host, again, step.target, mode="fail", timeout=120.0)
 
 
 def is_without_cpus(host: Host, step: Step) -> bool:
-    """Whether a slice requests no CPUs now, nor by its files at its next start."""
+    """Whether a slice requests no CPUs, neither now nor, by its files, at its next start."""
     if cgroup.cpus(host, step.target).requested:
         return False
     return not systemd.merged_cpus(systemd.unit_settings(host, step.target, "AllowedCPUs"))
 
 
 def in_use(host: Host, step: Step) -> str:
-    """Why a slice of Corral's cannot stop now; "" for any other step, and for a slice that can."""
+    """Why a slice of Corral's cannot stop now; "" for a slice that can stop, and for any other step."""
     stops = step.kind == "unit" and step.value == "stop" and step.target.endswith(".slice") and is_own(step.target)
     if not stops or not cgroup.populated(host, step.target):
         return ""
@@ -366,7 +366,7 @@ def in_use(host: Host, step: Step) -> str:
 
 def stop_hint(host: Host, unit: str) -> str:
     """What to do about a slice that still holds processes."""
-    import shlex  # Only a removal that cannot end comes here.
+    import shlex  # Imported here: only the refusal of a stop needs it.
 
     named = " ".join(map(shlex.quote, cgroup.units_in(host, unit)))
     if named:
@@ -398,7 +398,7 @@ def compile_folder(host: Host, step: Step, dummy: Masks) -> None:
         answer = host.run(*words, timeout=120.0)
         if answer.code:
             raise StepFailed(f"{step.target}: not compiled: {systemd.complaint(answer.err, answer.out)}")
-        # compileall syncs nothing, and Python trusts a header: a file that a power cut shortened would end each import.
+        # compileall syncs nothing, and Python checks only a file's header: after a power cut, a truncated file would fail each import.
         for path in compiled_folders(host, step.target):
             host.sync(path)
         from ..agent import program_check

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The last attempts to get hugepages, partitions and CPUs of undeclared units: repeated at most every ten minutes."""
+"""The last attempts to get hugepages, partitions and CPUs of undeclared units. A run repeats them at most every ten minutes."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def frees_cpus(step: Step) -> bool:
 
 
 def save(host: Host, steps: t.Sequence[Step], failed: t.Sequence[Step] = ()) -> None:
-    """Record the pages that the kernel gave for the pools of ``steps``, the partitions that it refused, and the control groups that got no
-    CPUs from systemd (``failed``).
+    """Record the pages that the kernel gave for the pools of ``steps``, the partitions that the kernel refused, and the control groups that
+    got no CPUs from systemd (``failed``).
     """
     requested = [step for step in steps if step.kind == "pool"]
     refused = [
@@ -44,12 +44,12 @@ def save(host: Host, steps: t.Sequence[Step], failed: t.Sequence[Step] = ()) -> 
         for step in failed
         if step.name == "AllowedCPUs" and cgroup.exists(host, step.target)
     ]
-    if not refused:  # A refused control group makes a partition invalid, and the next observation sees when it is gone.
+    if not refused:  # Otherwise such a group may be the reason for an invalid partition.
         refused = [
             step.target
             for number, step in enumerate(steps)
             if step.kind == "partition" and "invalid" in (host.read(step.target) or "")
-            # Where a later step frees CPUs, the next observation may find that the reason is gone.
+            # If a later step frees CPUs, the next observation may find that the cause of the refusal is gone.
             if not any(map(frees_cpus, steps[number + 1 :]))
         ]
     tried = [step.target for step in steps if step.kind == "partition"] if host.exists(state.ATTEMPTS) else []
@@ -65,7 +65,7 @@ def save(host: Host, steps: t.Sequence[Step], failed: t.Sequence[Step] = ()) -> 
 
 
 def forget_mended(host: Host) -> None:
-    """Forget the partitions that are valid now, or gone: a later fault is tried at once."""
+    """Forget the partitions that are valid now, or gone: if they fail later, a run tries them at once."""
     attempts = read(host)
     left = {target: attempt for target, attempt in attempts.items() if not is_mended(host, target)}
     if left != attempts:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What stops a run before its first write. Check mode asks too, so that both refuse in the same words."""
+"""The obstacles that stop a run before its first write. Check mode looks for them too, so that both refuse in the same words."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Blocked(CorralError):
 def refuse_node(host: Host) -> None:
     """Raise CorralError for a node that cannot be changed at all.
 
-    That is: not root, no systemd or too old a release, or another kind of file in the place of Corral's lock or state.
+    The reasons: the user is not root, systemd does not run or is too old, or Corral's lock or state files cannot be written.
     """
     if host.live and os.geteuid() != 0:
         raise refusal("changing a node needs root: run with become (Ansible), sudo or as root")
@@ -77,7 +77,7 @@ def refuse_steps(host: Host, steps: t.Sequence[Step], *, keep_going: bool = Fals
 
 
 def obstacle(host: Host, step: Step) -> tuple[str, str]:
-    """The path that keeps a file or link from being written or removed, and why; twice "" without an obstacle."""
+    """The path that keeps a file or link from being written or removed, and why; both are "" without an obstacle."""
     if is_folder(host, step.target) and not step.target.startswith(OWN_FOLDERS):
         return step.target, f"is a folder, and a {step.kind} of Corral's goes there: move it away"
     is_there = host.mode(step.target) is not None
@@ -101,10 +101,10 @@ def obstacle(host: Host, step: Step) -> tuple[str, str]:
 
 
 def cannot_be_replaced(host: Host, path: str) -> bool:
-    """Whether root may neither write nor replace a file that exists; a link itself can be replaced."""
+    """Whether root may neither write nor replace an existing file; False for a link, which can be replaced."""
     return host.mode(path) is not None and host.link(path) is None and not host.writable(path)
 
 
 def is_folder(host: Host, path: str) -> bool:
-    """Whether a folder is at the path; a link to a folder is none, since it is replaced like a file."""
+    """Whether a folder is at the path; False for a link to a folder, which is replaced like a file."""
     return host.is_dir(path) and host.link(path) is None

@@ -23,13 +23,13 @@ from ..files import READ_LIMIT
 from ..user_file import regular_file
 
 MOST_PACKED = 32 << 20  # bytes of a compressed file
-MOST_BYTES = 256 << 20  # of the tar: 1 KiB for the smallest file
-MOST_KEPT = 64 << 20  # of the files' contents and names
-MOST_ENTRIES = 200_000  # with folders that have no entry of their own
-MOST_OF_HEADER = 64 << 10  # of an extended header: two names, each as long as PATH_MAX, and attributes
-MOST_RECORDS = 64  # in an extended header
+MOST_BYTES = 256 << 20  # bytes of the tar, in which the smallest file has 1 KiB
+MOST_KEPT = 64 << 20  # bytes of the files' contents and names
+MOST_ENTRIES = 200_000  # also counts folders that have no entry of their own
+MOST_OF_HEADER = 64 << 10  # bytes of an extended header: two names, each as long as PATH_MAX, and attributes
+MOST_RECORDS = 64  # records in an extended header
 LONGEST_PATH, LONGEST_NAME, DEPTH = 4095, 255, 64
-LAST_SECOND = 253402300799  # of the year 9999
+LAST_SECOND = 253402300799  # the last second of the year 9999
 PIECE = 256 << 10
 DICTIONARY = 128 << 20  # the memory that xz may take: xz -9 takes 65 MiB
 
@@ -133,7 +133,7 @@ class ArchiveTree:
         return refusal(f"{message}: not made by corral snapshot, {MADE_BY}", path=self.source, value=name)
 
     def counted(self, more_bytes: int) -> None:
-        """Count an entry and the bytes that are kept of it."""
+        """Count an entry, and the bytes of the entry that are kept."""
         self.count += 1
         self.kept += more_bytes
         if self.count > MOST_ENTRIES:
@@ -193,7 +193,7 @@ class ArchiveTree:
         else:
             if size > MOST_BYTES:
                 raise too_long()
-            data = source.take(min(size, READ_LIMIT + 1))  # A larger file cannot be read on a machine either.
+            data = source.take(min(size, READ_LIMIT + 1))  # A larger file is unreadable, as on a live machine.
             self.counted(len(data))
             source.skip(size - len(data) + -size % BLOCK)
             self.put(name, parts, Entry(stat.S_IFREG | mode, written, data))
@@ -238,7 +238,7 @@ class ArchiveTree:
 
 
 class Bytes:
-    """The bytes of a tar in turn, at most MOST_BYTES."""
+    """A reader of the bytes of a tar in their order, at most MOST_BYTES."""
 
     def __init__(self, source: t.Iterator[bytes]) -> None:
         self.source = source
@@ -293,7 +293,7 @@ def pieces(file: t.BinaryIO) -> t.Iterator[bytes]:
         decompressor = make()
         while not decompressor.eof:
             piece = decompressor.decompress(data, PIECE)
-            # zlib returns the bytes that it has not used, the others keep them.
+            # zlib returns the bytes that it has not used; bz2 and lzma keep such bytes themselves.
             data = getattr(decompressor, "unconsumed_tail", b"")
             if piece:
                 yield piece

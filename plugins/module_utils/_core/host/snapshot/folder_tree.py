@@ -15,7 +15,7 @@ from ..files import READ_FLAGS, READ_LIMIT
 
 DEPTH = 64  # the most folders inside each other; /sys has a dozen
 MOST_OPEN = 128  # folders that stay open, so that reading their files costs no walk
-AS_IT_IS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC  # opens no device, and a link itself
+AS_IT_IS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC  # opens a link itself, and opens no device
 
 
 class FolderTree:
@@ -52,7 +52,7 @@ class FolderTree:
     def data(self, path: str) -> bytes:
         """The bytes of a regular file of at most READ_LIMIT bytes."""
         folder, dummy, name = path.rpartition("/")
-        # O_PATH first: the checked file itself is opened, even if another file has its name meanwhile.
+        # First O_PATH: the file that was checked is the file that is opened, even if another file has its name by then.
         place = os.open(name, AS_IT_IS, dir_fd=self.folder(folder))
         try:
             if not stat.S_ISREG(os.fstat(place).st_mode):

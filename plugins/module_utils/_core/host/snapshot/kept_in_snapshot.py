@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What a snapshot keeps of each file: enough to replay decisions, and nothing secret, since snapshots are passed on.
+"""The part of each file that a snapshot keeps: enough to replay decisions, and nothing secret, since snapshots are passed on.
 
-A file, key or word is kept only if a rule here allows it; otherwise MARK stands in its place. There is no digest of what is left out: a
+A file, key or word is kept only if a rule here allows it; otherwise MARK stands in its place. There is no digest of a left-out text: a
 short secret can be guessed from its digest.
 """
 
@@ -29,7 +29,7 @@ PROGRAMS = frozenset(("conmon", "docker", "kubelet", "podman"))
 VERBS = frozenset(
     ("compose", "container", "image", "images", "kube", "play", "pod", "prune", "restart", "run", "start", "system", "volume")
 )  # fmt: skip
-# Options whose values are kept: of the kubelet, the flags of known keys and of its files; of Podman, those that say where containers run.
+# Options whose values are kept: of the kubelet, the flags of known keys and of its files; of Podman, the options on where containers run.
 VALUES = frozenset(
     (*FLAGS, "cgroup-parent", "cgroups", "cidfile", "config", "config-dir", "hostname-override", "kubeconfig", "name", "root-dir", "sdnotify")
 )  # fmt: skip
@@ -39,8 +39,8 @@ FLAG = re.compile(r"--([a-z][a-z-]*)(?:(=)(.*))?", re.DOTALL)
 LETTERS = re.compile(r"-[a-zA-Z]")
 PATH = re.compile(r"(/(usr|opt|bin|sbin|local|libexec|lib|podman))*/?[a-z]+")
 VARIABLE = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|\{[A-Za-z_][A-Za-z0-9_]*\})")
-PREFIXES = "@-:+!|"  # of a command in a unit file (systemd.service(5))
-# Keys of unit files. Values of commands and variables keep only the words that are allowed above.
+PREFIXES = "@-:+!|"  # characters before a command in a unit file (systemd.service(5))
+# Keys of unit files that are kept. In the values of commands and variables only the words allowed above are kept.
 COMMANDS = re.compile(r"Exec(Condition|Start|StartPre|StartPost|Stop|StopPost|Reload)")
 KEYS = frozenset(
     (
@@ -53,9 +53,9 @@ KEYS = frozenset(
 RESOURCES = re.compile(
     r"(Startup)?(Allowed|CPU|Device|Default(?!Environment)|IO|Memory|Managed|Swap|Tasks)[A-Za-z]*|LimitN[A-Z]+"
 )
-# Kept without their values.
+# Keys of unit files that are kept without their values.
 NAMES = re.compile(r"(Default|Manager)?Environment|Description|Documentation|(Set|Load|Import)Credential(Encrypted)?")
-# Python and a program of Corral.
+# A command of Corral: a program, or Python with a program.
 AGENT = re.compile(r"[@:+!-]*(/[a-z0-9/.]+ (-[A-Z] )*)?/usr/libexec/corral/[a-z0-9/._-]+( [a-z%-]+)*")
 PROSE = re.compile(r"# [A-Z0-9a-z'-][^=]* ")  # a comment, but no setting that is commented out
 # A line of YAML without its comment. Quotes count only where a value may begin.
@@ -84,7 +84,7 @@ def kept(path: str, data: bytes) -> bytes:
             try:
                 return rule(text).encode("utf-8", "surrogateescape")
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-                break  # The content does not fit the name.
+                break  # The content does not have the form that the name promises.
     else:
         if re.search(r"^kind: [\"']?KubeletConfiguration|\"kind\": ?\"KubeletConfiguration\"", text, re.MULTILINE):
             return kubelet_config(text).encode("utf-8", "surrogateescape")
@@ -96,7 +96,7 @@ def whole(text: str) -> str:
 
 
 def words(line: t.Iterable[str], *, programs: bool = True) -> t.Iterator[str]:
-    """The words of a command line with MARK for all but known programs, verbs, variables and options, and the values of some options."""
+    """The words of a command line. MARK replaces every word but known programs, verbs, variables and options, and some options' values."""
     before, program = "", "" if programs else "kubelet"
     for word in line:
         flag = FLAG.fullmatch(word)
@@ -172,7 +172,7 @@ def of_corral(key: str, value: str) -> bool:
 
 
 def assignments(keys: t.Pattern[str]) -> Filter:
-    """The rule for a file of KEY = VALUE lines and section headers, of which the assignments of ``keys`` are kept."""
+    """A rule for files of KEY = VALUE lines and section headers: it keeps the headers, and the assignments of ``keys``."""
 
     def rule(text: str) -> str:
         if text.startswith(HEADER):
@@ -223,7 +223,7 @@ def accounts(text: str) -> str:
 
 
 def cron(text: str) -> str:
-    """The lines that name Podman."""
+    """The commands that name Podman, without comments."""
     return "".join(f"{command(line)}\n" for line in text.splitlines() if "podman" in line and line.lstrip()[:1] != "#")
 
 
@@ -272,7 +272,7 @@ def kubelet_config(text: str) -> str:
 
 
 def originals(text: str) -> str:
-    """The originals that Corral recorded; an original file is filtered as the file itself."""
+    """The originals that Corral recorded; the rule of a file also applies to its original."""
     rows = state.checked_data(json.loads(text))
     for row in rows:
         before = row["before"]

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Another machine: a snapshot or folder of unknown origin, which is only read, and out of which no link leads.
+"""Another machine: a snapshot or folder of unknown origin. It is only read, and no link leads out of it.
 
 Links are resolved here, inside the tree: ``/`` in a link is the tree's root, and ``..`` ends there. The kernel never gets a path of the
 tree.
@@ -24,7 +24,7 @@ from .archive_tree import ArchiveTree
 from .folder_tree import FolderTree
 
 STEPS = 1000  # parts of a path and its links; a real machine's paths have dozens
-KNOWN = 4096  # folders whose real path is kept
+KNOWN = 4096  # the most folders whose real paths are kept
 
 Tree = t.Union[ArchiveTree, FolderTree]
 
@@ -53,11 +53,11 @@ class RecordedHost(Host):
     def __init__(self, root: str, tree: Tree) -> None:
         super().__init__(root)
         self.tree = tree
-        self.known: dict[str, str] = {"": ""}  # real paths by a folder's path, without the last slash
+        self.known: dict[str, str] = {"": ""}  # the real path of each folder, by its path without a last slash
 
     @property
     def live(self) -> bool:
-        """False, even where a link to / names the tree: a tree's machine is not this one."""
+        """False, even if the tree is named by a link to /: the machine of a tree is not this machine."""
         return False
 
     def at(self, path: str) -> str:
@@ -65,7 +65,7 @@ class RecordedHost(Host):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
 
     def look(self, path: str, follow: bool = True) -> tuple[str, t.Any]:
-        """The real path in the tree, and what os.lstat() would say of it. Raises OSError and ValueError."""
+        """The real path in the tree, and the result of os.lstat() for it. Raises OSError and ValueError."""
         folder, dummy, name = path.rpartition("/")
         if folder not in self.known:
             real, there = self.walk("", folder, True)
@@ -77,7 +77,7 @@ class RecordedHost(Host):
         return self.walk(self.known[folder], name, follow)
 
     def walk(self, real: str, path: str, follow: bool) -> tuple[str, t.Any]:
-        """As look(), starting at a real folder."""
+        """The result of look() for a path that starts at the real folder ``real``."""
         rest = path.split("/")[::-1]
         there: t.Any = None
         links = 0
@@ -112,7 +112,7 @@ class RecordedHost(Host):
         except (OSError, ValueError) as error:
             return self.absent(path, error)
 
-    # Reading: as Host does it
+    # Reading, as in Host
 
     def _read(self, path: str, follow: bool) -> bytes:
         real, there = self.look(path, follow)

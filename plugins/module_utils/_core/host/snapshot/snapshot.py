@@ -24,8 +24,8 @@ from . import kept_in_snapshot
 def write(host: Host, target: str) -> int:
     """Write all that ``host`` (made with ``record=True``) has read to a compressed tar; returns the number of entries.
 
-    Only its owner can read the file (0600). Once complete it replaces a regular file at ``target``; anything else there, such as a device
-    or the link /dev/stdout, is refused. After an error no part of it is left. Raises OSError.
+    Only the owner can read the tar (0600). The complete tar replaces a regular file at ``target``; anything else there, such as a device
+    or the link /dev/stdout, is refused. After an error no part of the tar is left. Raises OSError.
     """
     if os.path.lexists(target) and not stat.S_ISREG(os.lstat(target).st_mode):
         raise OSError(errno.EEXIST, "what is there is no regular file: name a new file", target)
@@ -80,7 +80,7 @@ def add(host: Host, archive: tarfile.TarFile) -> int:
 
 
 def resolved(host: Host, path: str, links: dict[str, str]) -> t.Optional[str]:
-    """The real path of a path, with every link on the way added to ``links`` (relative to its own folder); None for a circle."""
+    """The real path of a path; None for a circle of links. Adds every link on the way to ``links``, relative to the link's folder."""
     real = ""
     try:
         for real, text in link_walk.steps(host, path):

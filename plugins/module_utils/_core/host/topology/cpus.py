@@ -23,7 +23,7 @@ from .sysfs_reader import Reader
 
 CPU = "/sys/devices/system/cpu"
 
-# Masks first: every kernel has them. Of masks and of lists the newer name comes first.
+# Masks first: every kernel has them. Among the masks, and among the lists, the newer name comes first.
 CORE = ("core_cpus", "thread_siblings", "core_cpus_list", "thread_siblings_list")
 PACKAGE = ("package_cpus", "core_siblings", "package_cpus_list", "core_siblings_list")
 DIE = ("die_cpus", "die_cpus_list")
@@ -130,7 +130,7 @@ class Cpus:
         online = self._reader.cpus(CPU, ("online",))
         if online:
             return online
-        # Before 2.6.28 only the CPUs' own files show this, and a CPU that cannot go offline has no such file.
+        # Before 2.6.28 only the CPUs' own files show which CPUs are online; a CPU that cannot go offline has no such file.
         if self._folders:
             return frozenset(
                 cpu for cpu in self._folders if self._reader.integer(f"{CPU}/cpu{cpu}/online") in (None, 1)
@@ -150,9 +150,9 @@ class Cpus:
     # Groups
 
     def _shared(self, names: tuple[str, ...]) -> dict[int, CpuSet]:
-        """The CPUs with which each CPU shares something, by the CPU's own file; CPUs without such a file are left out."""
+        """For each CPU, the CPUs with which it shares something, from the first of its files ``names``; CPUs without a file are left out."""
         shared: dict[int, CpuSet] = {}
-        # The reader returns equal masks as one object with a cached hash: each mask is cut once, not once for each CPU.
+        # The reader returns equal masks as one object with a cached hash: each mask is cut to online CPUs once, not once for each CPU.
         cut: dict[CpuSet, CpuSet] = {}
         for cpu in self._listed():
             folder = f"{CPU}/cpu{cpu}/topology"
@@ -196,7 +196,7 @@ class Cpus:
         return self._ids[name]
 
     def _by_ids(self, cpus: CpuSet, *keys: tuple[str, str]) -> dict[int, CpuSet]:
-        """Groups of the CPUs that have all ids, each given as (sysfs file, field of /proc/cpuinfo)."""
+        """For each CPU that has all ids, the CPUs with the same ids. An id is given as (sysfs file, field of /proc/cpuinfo)."""
         groups: dict[tuple[int, ...], set[int]] = {}
         for cpu in cpus:
             numbers = [self._id(cpu, *key) for key in keys]
@@ -216,7 +216,7 @@ class Cpus:
 
 
 def _merged(groups: t.Iterable[CpuSet]) -> Groups:
-    """The groups with overlapping ones united."""
+    """The groups, with overlapping groups united."""
     merged: list[CpuSet] = []
     for group in groups:
         apart = [other for other in merged if other.isdisjoint(group)]

@@ -30,7 +30,7 @@ NODE_CPUS = ("cpumap", "cpulist")
 
 
 def discover(host: Host, *, with_devices: bool = True) -> Topology:
-    """The machine of ``host``; with ``with_devices`` also PCI and network. Only reads; never raises on invalid content."""
+    """The topology of ``host``; with ``with_devices`` also PCI and network. Only reads; never raises for invalid content."""
     reader = Reader(host)
     cpus = Cpus(reader)
     sockets, socket_ids_known = cpus.sockets()
@@ -61,13 +61,13 @@ def discover(host: Host, *, with_devices: bool = True) -> Topology:
 
 
 def signature(host: Host) -> tuple[str | None, ...]:
-    """Six reads, of which at least one differs after CPUs, nodes or memory were added, removed or changed."""
+    """The texts of six files: at least one text differs after CPUs, nodes or memory were added, removed or changed."""
     paths = ("/proc/sys/kernel/random/boot_id", f"{CPU}/online", f"{CPU}/present", f"{CPU}/isolated", f"{NODE}/online")
     return (*(host.read(path) for path in paths), host.lines("/proc/meminfo", "MemTotal"))
 
 
 def watched(host: Host) -> Topology:
-    """The topology of ``host``. A recording keeps only the signature, since the other reads are thousands."""
+    """The topology of ``host``. A recording keeps only the signature: the other reads are thousands."""
     signature(host)
     return host.unrecorded(lambda: discover(host))
 

@@ -22,7 +22,7 @@ T = t.TypeVar("T")
 
 
 class Reader:
-    """Values of a host's kernel files: equal texts are parsed once, invalid texts are noted."""
+    """Reads the values of a host's kernel files. Equal CPU lists and masks are parsed once, invalid texts are noted."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -41,7 +41,7 @@ class Reader:
         return [*notes[:NOTE_LIMIT], f"and {left} more of the kind"] if left > 0 else notes
 
     def value(self, path: str, parse: t.Callable[[str], T | None], what: str, word: str = "") -> T | None:
-        """What ``parse`` makes of a file's text, or of its lines with ``word``; None without the file, and for a text in another form."""
+        """The result of ``parse`` for a file's text, or its lines with ``word``; None without the file, and for a text in another form."""
         text = self.host.lines(path, word) if word else self.host.read(path)
         if text is None:
             return None
@@ -55,7 +55,7 @@ class Reader:
         return self.value(path, kernel_text.integer, "an integer")
 
     def cpus(self, folder: str, names: tuple[str, ...]) -> CpuSet | None:
-        """The CPUs in the first of the files ``names`` that lists any; empty when all readable files are empty, None when none is readable.
+        """The CPUs in the first of the files ``names`` that has CPUs; empty if the readable files have none; None without a readable file.
 
         The file name that had CPUs is tried first for the next folder, which usually has the same files.
         """
@@ -91,5 +91,5 @@ class Reader:
         self.note(f"{path}: {shown(repr(text[:40]))} is not {what}; left out")
 
 
-# Names of files that hold lists, beside those that end in "list".
+# Names of files that hold lists, beside the names that end in "list".
 LISTS = ("online", "present", "possible", "isolated", "cpus")

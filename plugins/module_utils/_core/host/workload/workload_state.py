@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Workloads as the node's files show them: which run, where, and with which limits. No command is run."""
+"""Workloads as the node's files show them: which workloads run, in which slices, and with which CPUs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..files import Host
 # systemd keeps the INVOCATION_ID of every active service here, as a link (src/core/unit.c, unit_export_invocation_id).
 INVOCATIONS = "/run/systemd/units"
 INVOCATION = "invocation:"
-# The folders of dependencies, by the beginnings and ends of their names.
+# The beginnings and ends of the names of folders with dependencies.
 WANTS = (("", ".requires"), ("", ".wants"))
 WILD = re.compile(r"[*?\[\]]")
 
@@ -46,7 +46,7 @@ def populated(host: Host, workload: str, tenant: str = "") -> bool:
 
 
 def places(workload: str, tenant: str = "") -> list[str]:
-    """The slices in which a workload may run: for its own CPUs; on the shared pool; and there from before it had a tenant."""
+    """The slices in which a workload may run: its exclusive slice; its shared slice; with a ``tenant`` also its earlier shared slice."""
     shared = [slice_of(workload, exclusive=False, tenant=tenant)] if tenant else []
     return [slice_of(workload, exclusive=True), *shared, slice_of(workload, exclusive=False)]
 
@@ -58,16 +58,16 @@ def shares(host: Host, workload: str, tenant: str = "") -> bool:
 
 
 def slices(host: Host) -> list[str]:
-    """The existing slices of workloads and tenants: first those with exclusive CPUs, and each tenant's after those inside it."""
+    """The existing slices of workloads and tenants: first the slices with exclusive CPUs; a tenant's slice after the slices inside it."""
     shared = [unit for unit in cgroup.slices_in(host, CORRAL_SLICE) if workload_of(unit)]
     inner = [unit for outer in shared for unit in cgroup.slices_in(host, outer) if workload_of(unit)]
     return [*(unit for unit in cgroup.slices_in(host, "") if workload_of(unit)), *inner, *shared]
 
 
 def units_like(host: Host, patterns: t.Collection[str]) -> list[str]:
-    """The services that match patterns and have a file, are enabled instances or run. A name that is only an alias is left out.
+    """The services that have a file, are enabled instances or run, and whose names begin and end like one of the patterns.
 
-    The result may have more: names that only begin and end as a pattern does.
+    A name that is only an alias is left out. The caller compares the whole pattern.
     """
     if not patterns:
         return []
@@ -83,7 +83,7 @@ def units_like(host: Host, patterns: t.Collection[str]) -> list[str]:
 
 
 def units_of(workloads: t.Iterable[Workload]) -> list[str]:
-    """The units that workloads match, with the templates of instances."""
+    """The names or patterns of the workloads' units, with the templates of instances."""
     return [name for workload in workloads if workload.is_unit for name in named(workload.pattern)]
 
 
@@ -99,15 +99,15 @@ def there(host: Host, files: systemd.UnitFiles, unit: str) -> bool:
 
 
 def other_name(host: Host, path: str) -> str:
-    """The unit's real name where its file is a link to another unit's file (systemd.unit(5), Alias=), "" for any other file. A link from
-    an instance to its template is no alias, nor is a link out of the load path.
+    """The unit's real name if its file is a link to another unit's file (systemd.unit(5), Alias=); "" for any other file. A link from an
+    instance to its template is no alias, nor is a link out of the load path.
     """
     text = host.link(path)
     if text is None:
         return ""
     folder, dummy, name = path.rpartition("/")
     base, dummy, target = posixpath.normpath(posixpath.join(folder, text)).rpartition("/")
-    # /lib is a link to /usr/lib, and Debian's own links use it.
+    # /lib is a link to /usr/lib, and links in Debian's packages lead to /lib.
     known = base in systemd.LOAD_PATH or f"/usr{base}" in systemd.LOAD_PATH
     return target if known and target not in systemd.fragments(name) else ""
 
@@ -123,9 +123,10 @@ def runs_unit(host: Host, unit: str) -> bool:
 
 
 def ask_for_end(host: Host, granted: t.Iterable[Grant]) -> bool:
-    """Have systemd stop the units of grants whose workload does not run, unless a waiting start, say, needs them.
+    """Have systemd stop the units of grants whose workload does not run. Returns whether there are such units.
 
-    Only systemd knows its jobs, and no job can come between its check and the stop. Returns whether there are such units.
+    After a reload systemd stops a unit that nothing needs. A waiting start needs it too, and only systemd knows its jobs: no job can come
+    between systemd's check and the stop.
     """
     by_name = {grant.workload: grant for grant in granted}
     begin, end = workload_units.GRANT_UNITS.split("*")
@@ -168,7 +169,7 @@ def is_needed(host: Host, holder: str) -> bool:
 
 
 def slice_that_holds(host: Host, unit: str) -> t.Optional[str]:
-    """The slice that a running service is in now, by a search of all slices: its files may name another slice since its start."""
+    """The slice that holds a running service now, by a search of all slices: the service's files may have changed since its start."""
     pending = cgroup.slices_in(host, "")
     for outer in pending:  # the loop appends to the list
         if cgroup.populated_at(host, f"{cgroup.path_of(outer)}/{unit}"):
@@ -178,9 +179,9 @@ def slice_that_holds(host: Host, unit: str) -> t.Optional[str]:
 
 
 def unit_to_be_in(host: Host, slice_name: str) -> str:
-    """A running unit that Corral's drop-in places in a slice; "" for none. systemd ends the unit with that slice, wherever it runs.
+    """A running unit that Corral's drop-in places in a slice; "" without such a unit. systemd stops the unit when the slice stops.
 
-    The unit may still run elsewhere: it moves at its next start.
+    Until its next start the unit may still run in another slice; systemd stops it all the same.
     """
     for folder in host.folders(unit_property.ETC):
         unit = folder[: -len(".d")]
@@ -209,7 +210,7 @@ def seen_grants(host: Host) -> list[Grant]:
     shared = cgroup.cpus(host, CORRAL_SLICE).requested or frozenset()
     for unit in filter(is_exclusive, there):
         name, cpus = workload_of(unit), cgroup.cpus(host, unit).requested
-        # A slice that lost its CPUs while it runs has those of the shared pool.
+        # A running slice that lost its CPUs has the CPUs of the shared pool.
         if name and cpus and not cpus & shared and not any(cpus & other.cpus for other in grants):
             grants.append(Grant(name, cpus=cpus, mems=mems_of(host, unit), instance=run_of(host, name) or ""))
     known = {grant.workload for grant in grants}
@@ -221,7 +222,7 @@ def seen_grants(host: Host) -> list[Grant]:
 
 
 def unit_in(host: Host, slice_name: str, unit: str) -> str:
-    """The unit that runs in a grant's slice: ``unit`` or, where only others run there, the first service of them ("" without one)."""
+    """``unit``, if it runs in the grant's slice, or no unit does; else the first service that runs there ("" without a service)."""
     others = others_in(host, slice_name, unit) if unit else []
     return next((name for name in others if name.endswith(".service")), "") if others else unit
 
@@ -235,5 +236,5 @@ def others_in(host: Host, slice_name: str, unit: str) -> list[str]:
 
 
 def mems_of(host: Host, unit: str) -> t.Optional[cpuset.CpuSet]:
-    """The NUMA nodes to which a slice's memory is bound; None for no binding."""
+    """The NUMA nodes to which a slice's memory is bound; None without a binding."""
     return cgroup.cpu_list(host.read(f"{cgroup.path_of(unit)}/cpuset.mems")) or None
