@@ -57,5 +57,5 @@ class FilterModule:
     """The collection's filters."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """Filter name to function."""
+        """The filters by name."""
         return {"batches": batches}

@@ -83,8 +83,8 @@ MAX_NAMES = 20  # of hosts in sync on one line of the recap
 def host_report(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) -> FleetHost:
     """One host's verdict and items. A host with a value that could not be read is never in sync.
 
-    A result without drift is a failure of the module, except for the agent's where it was left out. A host that returned impossible data
-    has failed: none of it is used.
+    A result without drift is a failure of its module, unless the agent's module was skipped. A host that returned impossible data has
+    failed: its data are not used.
     """
     for module, result in (("profile", profile), ("agent", agent)):
         text = impossible_data(module, result)
@@ -123,14 +123,14 @@ def verdict_of(
     if failed:
         return "refused" if all(result.get("problems") for result in failed) else "failed"
     if any(item["verdict"] != "unknown" for item in items):
-        # Before the first profile nothing has drifted: all of it is yet to come. (The hash of a lost profile is empty, not null.)
+        # Before the first profile no difference is drift. (The hash of a lost profile is empty, not null.)
         untouched = profile.get("profile_hash_before", "") is None and not profile.get("unconfirmed")
         return "not_managed" if untouched else "drift"
     return "unknown" if items else "in_sync"
 
 
 def group_lines(group: FleetGroup, host: FleetHost) -> list[str]:
-    """The block of the recap for hosts that are alike. The node words its changes and pauses."""
+    """The lines of the recap for hosts that are alike. The texts of changes and pauses come from the node."""
     count = len(host["items"])
     head = f"{names_of(group)}: {host['verdict'].replace('_', ' ')}"
     head += f", {count} item{'s'[: count != 1]}" if count else ""
@@ -143,30 +143,30 @@ def group_lines(group: FleetGroup, host: FleetHost) -> list[str]:
 
 
 def names_of(group: FleetGroup) -> str:
-    """The hosts of a group as --limit takes them; of hosts in sync the first ones, and how many more."""
+    """The hosts of a group in the form of --limit; of hosts in sync the first names, and the number of the others."""
     most = MAX_NAMES if group["verdict"] == "in_sync" else len(group["hosts"])
     rest = len(group["hosts"]) - most
     return ",".join(group["hosts"][:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def since(first: int | None) -> str:
-    """When an item was first seen, as text; nodes with an older Corral do not say it."""
+    """When an item was first seen, as text; "" for a node with an older version of Corral."""
     return f" [since {time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime(first))}]" if first else ""
 
 
 def reason(host: FleetHost) -> str | None:
-    """The host's message; without its address where the host did not answer."""
+    """The host's message; without the host's address if it did not answer."""
     text = host["message"]
     return without_address(text) if text and host["verdict"] == "unreachable" else text
 
 
 def common_message(hosts: t.Sequence[FleetHost]) -> str | None:
-    """The message of hosts that are alike, without their addresses where these differ."""
+    """The message of hosts that are alike; without their addresses if the messages differ."""
     return hosts[0]["message"] if len({host["message"] for host in hosts}) == 1 else reason(hosts[0])
 
 
 def alike(host: FleetHost) -> tuple[t.Any, ...]:
-    """The values in which two hosts agree that share one block of lines; the times of their drift may differ."""
+    """The values that are equal for hosts with one block of lines; the times of their drift may differ."""
     tenants = tuple(one["text"] for one in host["tenants"] or ())
     items = tuple((one["verdict"], one["text"]) for one in host["items"])
     said = tuple(one["text"] if one else "" for one in (host["paused"], host["unconfirmed"]))
@@ -174,7 +174,7 @@ def alike(host: FleetHost) -> tuple[t.Any, ...]:
 
 
 def mapped_alike(host: FleetHost) -> tuple[t.Any, ...]:
-    """The values of alike() and the map of the CPUs, in which only hosts of one topology agree."""
+    """The values of alike() and the map of the CPUs, which is equal only for hosts of one topology."""
     return (*alike(host), tuple(host["cpu_map"] or ()), tuple(host["cpu_map_now"] or ()))
 
 
@@ -197,7 +197,7 @@ def grouped(hosts: t.Mapping[str, FleetHost], key: t.Callable[[FleetHost], tuple
 
 
 def earliest(hosts: t.Sequence[FleetHost]) -> list[int | None]:
-    """By item of hosts with the same items, when the first host had it."""
+    """For each item of hosts with the same items, the time when the first host had it."""
     seen = zip(*([item["since"] for item in host["items"]] for host in hosts))
     return [min((one for one in row if one), default=None) for row in seen]
 
@@ -205,7 +205,7 @@ def earliest(hosts: t.Sequence[FleetHost]) -> list[int | None]:
 def fleet_report(
     profiles: t.Mapping[str, t.Mapping[str, t.Any]], agents: t.Mapping[str, t.Mapping[str, t.Any]]
 ) -> Fleet:
-    """The fleet's report: hosts, groups of them, summary and lines."""
+    """The fleet's report: hosts, groups of hosts, summary and lines."""
     hosts = {name: host_report(profiles[name], agents.get(name, {})) for name in sorted(profiles, key=by_name)}
     summary = {verdict: sum(host["verdict"] == verdict for host in hosts.values()) for verdict in VERDICTS}
     lines = [line for one in grouped(hosts, alike) for line in group_lines(one, hosts[one["hosts"][0]])]
@@ -229,5 +229,5 @@ class FilterModule:
     """The collection's filters."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """Filter name to function."""
+        """The filters by name."""
         return {"fleet_report": fleet_report}

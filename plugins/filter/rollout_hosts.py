@@ -51,16 +51,16 @@ _value:
 
 
 def rollout_hosts(pattern: str | t.Sequence[str], names: t.Iterable[str], first: t.Iterable[str]) -> list[str]:
-    """The hosts of the pattern, these first."""
+    """The hosts of the pattern, those of ``first`` before the others."""
     known = set(names)
     ahead = [name for name in first if name in known and is_plain(name)]
-    # Ansible takes all hosts for a pattern of excluded hosts alone; beside names, "all" has to be written.
+    # A pattern that only excludes hosts means all other hosts. Beside names it needs "all", which order_patterns() adds.
     parts = split_host_pattern([pattern] if isinstance(pattern, str) else list(pattern))
     return [*ahead, *order_patterns(parts)]
 
 
 def is_plain(name: str) -> bool:
-    """Whether Ansible takes this text as one pattern, and so as the name of one host. A comma makes it two patterns."""
+    """Whether Ansible reads this text as one pattern, and so as the name of one host. A comma makes it two patterns."""
     return bool(split_host_pattern(name) == [name])
 
 
@@ -68,5 +68,5 @@ class FilterModule:
     """The collection's filters."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """Filter name to function."""
+        """The filters by name."""
         return {"rollout_hosts": rollout_hosts}

@@ -128,7 +128,7 @@ def rollout_plan(
     profiles = {host: received("profile", result) for host, result in profiles.items()}
     agents = {host: received("agent", result) for host, result in agents.items()}
     wanted = {host: terms_of(host, (terms or {}).get(host, {})) for host in profiles}
-    results = [*profiles.values(), *(agent for agent in agents.values() if agent)]  # {}: no tag selects the agent
+    results = [*profiles.values(), *(agent for agent in agents.values() if agent)]  # {} if no tag selects the agent
     asked = any("skipped" not in result for result in results)
     if profiles and not asked:
         choice = "write --tags profile, or --tags agent with corral_agent: true"
@@ -187,7 +187,7 @@ def acts(profile: t.Mapping[str, t.Any], terms: Terms) -> bool:
 
 
 def terms_of(host: str, given: t.Mapping[str, t.Any]) -> Terms:
-    """How the rollout treats a host. Raises ValueError for a word that is none of the choices."""
+    """How the rollout treats a host. Raises ValueError for an unknown word."""
     terms = Terms(**given)
     for name, value, words in (
         ("corral_on_drift", terms.on_drift, ("stop", "adopt", "overwrite")),
@@ -218,7 +218,7 @@ def why_refused(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any], te
 
 
 def plan_lines(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) -> list[str]:
-    """The changes on a host: each key on a line with its consequences below it, then the agent."""
+    """The changes on a host: each key on a line with its consequences below it, then the agent's changes."""
     lines = []
     for row in profile.get("by_key") or ():
         lines += [key_line(row), *(f"  {line}" for line in row["changes"])]
@@ -227,7 +227,7 @@ def plan_lines(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) -> 
 
 
 def staying_lines(profile: t.Mapping[str, t.Any], require_in_sync: bool) -> list[str]:
-    """The differences that stay after the change, since Corral cannot correct them, without those that wait for a boot.
+    """The differences that stay after the change, since Corral cannot correct them. Those that wait for a boot or a restart are left out.
 
     A host does not go back for work that passes of garbage collection left undone.
     """
@@ -246,7 +246,7 @@ def staying_lines(profile: t.Mapping[str, t.Any], require_in_sync: bool) -> list
 
 
 def restart_lines(profile: t.Mapping[str, t.Any]) -> list[str]:
-    """The differences that only the restart of a unit ends. No rollout does that, so they stay after the change."""
+    """The differences that only the restart of a unit ends. No rollout restarts units, so these stay after the change."""
     items = [
         str(item["text"])
         for item in profile.get("drift") or ()
@@ -270,7 +270,7 @@ def reboot_lines(profile: t.Mapping[str, t.Any], terms: Terms) -> list[str]:
 
 
 def unconfirmed_lines(profile: t.Mapping[str, t.Any]) -> list[str]:
-    """A line where an earlier run ended before it confirmed its change: it may have left the host drained."""
+    """A line if an earlier run ended before it confirmed its change; that run may have left the host drained."""
     return ["has an unconfirmed change, which the rollout confirms or replaces"] if profile.get("unconfirmed") else []
 
 
@@ -295,5 +295,5 @@ class FilterModule:
     """The collection's filters."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """Filter name to function."""
+        """The filters by name."""
         return {"rollout_plan": rollout_plan}

@@ -64,7 +64,7 @@ from ansible_collections.corral.node.plugins.module_utils._core.model.values.err
 from ansible_collections.corral.node.plugins.plugin_utils import without_facts
 from ansible_collections.corral.node.plugins.plugin_utils.host_results import refuse_facts
 
-# Since ansible-core 2.19 a text is a template only where it is marked as one.
+# Since ansible-core 2.19 a text is a template only if it is marked as a template.
 TRUSTED: dict[str, t.Any] = {"trusted_as_template": True} if hasattr(errors, "AnsibleValueOmittedError") else {}
 
 BASE = "corral_profile"
@@ -126,7 +126,7 @@ class LookupModule(LookupBase):
         return os.path.realpath(os.path.expanduser(os.path.join(str(folder), f"{host}.yml"))) if folder else ""
 
     def from_file(self, name: t.Any, variables: dict[str, t.Any]) -> tuple[str, t.Any]:
-        """The profile of a file on the controller, found and read as by Ansible; the name of the file is the origin."""
+        """The origin and the profile of a file on the controller. Ansible finds and reads the file; the origin is the file's name."""
         known = os.path.expanduser(str(name))
         whole = self.find_file_in_search_path(variables, "files", known, ignore_missing=True) or os.path.realpath(known)
         if not os.path.isfile(whole):
@@ -151,7 +151,7 @@ class LookupModule(LookupBase):
         return profile
 
     def text_of(self, path: str) -> str:
-        """The text of a file, decrypted where it is a vault."""
+        """The text of a file, decrypted if it is a vault."""
         try:
             real = self._loader.get_real_file(path)
         except OSError as error:

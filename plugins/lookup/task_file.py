@@ -61,10 +61,10 @@ from ansible.vars.manager import VariableManager
 from ansible_collections.corral.node.plugins.plugin_utils.host_results import refuse_facts
 from jinja2.exceptions import TemplateError
 
-# Since ansible-core 2.19 a text is a template only where it is marked as one.
+# Since ansible-core 2.19 a text is a template only if it is marked as a template.
 TRUSTED: dict[str, t.Any] = {"trusted_as_template": True} if hasattr(errors, "AnsibleValueOmittedError") else {}
 
-# These end the play, or the work on a host, between its change and its health checks.
+# These words end the play, or the work on a host, between the host's change and its health checks.
 ENDS = ("end_host", "end_batch", "end_play")
 METAS = ("clear_facts", "clear_host_errors", "flush_handlers", "noop", "refresh_inventory", "reset_connection")
 
@@ -103,7 +103,7 @@ class LookupModule(LookupBase):
             if tasks is not None:  # an empty file has no tasks
                 read[path] += self.tasks_of_file(path, tasks)
             files = files_of(read[path])
-        # TemplateError: ansible-core 2.19 raises its own for an undefined name in a template that a lookup makes.
+        # ansible-core 2.19 raises a TemplateError for an undefined name in a template that a lookup makes.
         except (AnsibleError, TemplateError, ValueError) as error:
             return f"{path}: {said(error)}: correct the file"
         for other in files:
@@ -113,19 +113,19 @@ class LookupModule(LookupBase):
         return ""
 
     def tasks_of_file(self, path: str, tasks: t.Any) -> t.Iterator[Task]:
-        """The tasks of a file, with those that they import. Raises AnsibleError where Ansible would, when it includes the file."""
+        """The tasks of a file, and the tasks that they import. Raises AnsibleError if Ansible would do so when it includes the file."""
         if not isinstance(tasks, list):
             raise AnsibleError("a file of tasks is a list of tasks")
         if any(isinstance(one, dict) and "hosts" in one for one in tasks):
             raise AnsibleError("this is a playbook: write its tasks alone, without hosts")
         play = Play()
         include = TaskInclude.load({"ansible.builtin.include_tasks": {"file": path}}, block=Block(play=play))
-        # Names of imports may have extra variables only: when Ansible reads the file it looks at no host.
+        # Names of imports may contain only extra variables: Ansible reads the file without a host.
         known = VariableManager(loader=self._loader)
         try:
             blocks = load_list_of_blocks(tasks, play, parent_block=include, variable_manager=known, loader=self._loader)
         except AnsibleError:
-            # Ansible takes a misspelt keyword for a second module; loading the task alone tells which keyword is unknown.
+            # Ansible reads a misspelt keyword as a second module; loading the task alone tells which keyword is unknown.
             for task in tasks:
                 if isinstance(task, dict) and not Block.is_block(task):
                     Task.load(task, loader=self._loader)
@@ -138,7 +138,7 @@ def tasks_of(parts: list[t.Any]) -> t.Iterator[Task]:
     for part in parts:
         if isinstance(part, Block):
             yield from tasks_of([*part.block, *part.rescue, *part.always])
-        elif not part.implicit:  # Ansible's own, as at the end of a role
+        elif not part.implicit:  # implicit: added by Ansible, as at the end of a role
             yield part
 
 
@@ -163,7 +163,7 @@ def files_of(tasks: list[Task]) -> list[str]:
 
 
 def problem_of_handlers(read: dict[str, list[Task]]) -> str:
-    """The problem of a task that notifies a handler, for which Ansible ends the run. A rollout has no handlers; a role may bring some."""
+    """The problem of a task that notifies a handler: a rollout has no handlers, so Ansible ends the run. A role may bring handlers."""
     tasks = [(path, task) for path, found in read.items() for task in found]
     roles = any(task._role or isinstance(task, IncludeRole) or is_template(task) for dummy, task in tasks)
     if roles or not constants.ERROR_ON_MISSING_HANDLER:
@@ -191,11 +191,11 @@ def folder_of(task: Task) -> str:
 
 
 def said(error: Exception) -> str:
-    """Ansible's message on a file, with the line where Ansible knows it, in one line."""
-    # ansible-core before 2.19 shows the place below the reason, and above it the message of another parser.
+    """Ansible's message about a file, on one line, with the line number in the file if Ansible knows it."""
+    # ansible-core before 2.19 shows the place below the reason, and another parser's message above the reason.
     text = str(getattr(error, "message", error)).partition("\n\nThe error appears")[0]
     if isinstance(error, AnsibleFileNotFound):
-        text = text.partition("\n")[2]  # the name
+        text = text.partition("\n")[2]  # the part that names the file
     text = text.rpartition("Syntax Error while loading YAML.")[2].strip().partition("\n")[0].rstrip(".")
     place: t.Any = getattr(error, "obj", None)
     line = place.ansible_pos[1] if hasattr(place, "ansible_pos") else getattr(place, "line_num", None)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The one file that knows AnsibleModule: arguments in, an outcome out, in the same way for every module."""
+"""The only file that uses AnsibleModule: it takes the arguments and returns the outcome of every module in the same way."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ from ._core.reports import (
     status_now,
 )
 
-# After a run these may differ: the kernel gave fewer pages, or a process has started meanwhile (cgroup v1).
+# These properties may differ after a run: the kernel gave fewer pages, or a process has started meanwhile (cgroup v1).
 MAY_DIFFER = ("nr_hugepages", "placement")
 
 if t.TYPE_CHECKING:
@@ -98,7 +98,7 @@ def locked(
     work: t.Callable[[], Answer],
     publish: t.Callable[[Host, Answer], object] = locked_run.published_after,
 ) -> Answer:
-    """Do the work as the only writer of the node."""
+    """The result of the work, which is done as the only writer of the node."""
     wait, hint = module.params["lock_timeout"], "try again, or raise lock_timeout"
     return locked_run.locked(host, work, wait=wait, hint=hint, publish=publish)
 
@@ -121,7 +121,7 @@ def nothing_to_do(module: AnsibleModule, host: Host, outcome: Outcome) -> Outcom
 
 
 def publishes(host: Host) -> bool:
-    """Whether a run that changes nothing takes the lock. On a node that Corral has not changed it does not, and leaves nothing."""
+    """Whether a run that changes nothing takes the lock. On a node that Corral has not changed it takes none, and leaves nothing."""
     return host.exists(state.STATE)
 
 
@@ -151,7 +151,7 @@ def is_of_declared(host: Host, outcome: Outcome) -> bool:
 def result_of(
     module: AnsibleModule, host: Host, outcome: Outcome, looked: t.Optional[change_text.Since] = None
 ) -> dict[str, t.Any]:
-    """The result of each changing module. Check mode returns what the run would return. ``looked``: more moments since when items exist."""
+    """The result of each changing module. Check mode returns what the run would return. ``looked``: more times since when items exist."""
     shown = would_change(outcome) if module.check_mode else outcome.applied
     since = drift_since.known(host, status_file.last_status(host)) if is_of_declared(host, outcome) else {}
     since.update(looked or {})
@@ -174,7 +174,7 @@ def result_of(
         said = "\n".join(change_text.line(change) for change in outcome.plan.changes)
         result.update(failed=True, msg=f"nothing was removed:\n{said}")
     elif outcome.error and module.check_mode:
-        # The failure of a run; the drift is reported as well.
+        # A run would fail in the same way; the drift is reported as well.
         problem = Problem("", None, outcome.error)._asdict()
         result.update(failed=True, changed=False, msg=outcome.error, problems=[problem])
     elif outcome.leftovers and module.check_mode:
@@ -230,7 +230,7 @@ def profile_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
 
 
 def adopted_layer(host: Host, layers: t.Sequence[compose.Layer], origin: str) -> t.Optional[compose.Layer]:
-    """The layer of this origin, with the node's differences over it; None where nothing can be adopted."""
+    """The layer with this origin and the node's differences merged over it; None if nothing can be adopted."""
     new = adopting.adopted(host)
     if not new:
         return None
@@ -246,7 +246,7 @@ def apply_profile(
     terms: Terms,
     declare: t.Optional[t.Callable[[], Outcome]] = None,
 ) -> dict[str, t.Any]:
-    """Apply a profile and declare it on this node (by ``declare``, where that is given); in check mode only plan it."""
+    """Apply a profile and declare it on this node (with ``declare``, if it is given); in check mode only plan it."""
     confirming.refuse(host, declared, terms)
     run_device_checks.check_unknown(host, declared, writes=not module.check_mode)
     run: Run = "install" if module.params.get("with_agent") else "rollout"
@@ -311,7 +311,7 @@ def apply_profile(
 
 
 def effective_diff(before: str, after: str) -> list[dict[str, str]]:
-    """Ansible's diff of the effective profile; none when it is unchanged."""
+    """Ansible's diff of the effective profile; empty if the profile is unchanged."""
     headers = {"before_header": "the effective profile as it was", "after_header": "the effective profile"}
     return [{**headers, "before": before, "after": after}] if before != after else []
 
@@ -447,7 +447,7 @@ def describe_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
 
 
 def replayed(module: AnsibleModule, host: Host, ask: t.Callable[[Host], Answer]) -> Answer:
-    """Read this machine, or the recorded one that the option root names."""
+    """The answer of ``ask`` for this machine, or for the recorded machine that the option root names."""
     root = module.params["root"]
     if root is None:
         return ask(host)

@@ -14,16 +14,16 @@ MAX_TEXT = 10_000  # characters of one text
 MAX_ROWS = 10_000  # elements of one list or mapping
 MAX_DEPTH = 32  # lists and mappings around a value
 MAX_NUMBER = 1 << 64
-YEAR_10000 = 253402300800  # time.gmtime and strftime need four digits
-# The beginning of a message of ansible-core 2.19; for the profile's layers it names each step that led there.
+YEAR_10000 = 253402300800  # time.gmtime and strftime need years of four digits
+# The beginning of an error of ansible-core 2.19. An error of profile_layers names each step that led to it.
 AROUND = re.compile(r"\A(Task failed: )?(.*The lookup plugin 'corral\.node\.profile_layers' failed: )?")
-# The places of a host's name in messages of ssh: hosts whose messages only differ there have the same problem.
+# The places of a host's name in messages of ssh: hosts whose messages differ only in these places have the same problem.
 ADDRESS = re.compile(r"(\bto host |\bhostname |\bclosed by |\breset by |\bConnection to |@)(\S+?)(?=:?(?:\s|$))")
-NAMED = 12  # hosts of a group that are named
-NOTED = 20  # different notes of a group that are shown
+NAMED = 12  # the most hosts of a group that are named
+NOTED = 20  # the most different notes of a group that are shown
 NUMBER = re.compile(r"([0-9]{1,18})")
-NONCHARACTERS = "\ufffe\uffff"  # no XML can have them
-UNPRINTABLE = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, directions of text, half characters, line separators
+NONCHARACTERS = "\ufffe\uffff"  # not allowed in XML
+UNPRINTABLE = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, directions of text, surrogates, line separators
 ITEM_VERDICTS = ("drift", "unchangeable", "unknown")
 NOTHING = type(None)
 # Names that no fact may have (roles/corral/tasks/facts.yml): variables of Corral and of the inventory, and names of templates.
@@ -60,7 +60,7 @@ def by_name(host: str) -> tuple[t.Any, ...]:
 
 
 def message(result: t.Mapping[str, t.Any]) -> str:
-    """The message of a failed task (see printable_result), with the node's error output where the module did not even begin."""
+    """The message of a failed task (see printable_result), and the node's error output if the module did not even begin."""
     silent = "the task was skipped" if result.get("skipped") else "the task failed without a message"
     lines = [AROUND.sub("", str(result.get("msg") or silent))]
     heard = str(result.get("module_stderr") or "").strip().splitlines()
@@ -70,7 +70,7 @@ def message(result: t.Mapping[str, t.Any]) -> str:
 
 
 def refuse_facts(variables: t.Mapping[str, t.Any]) -> None:
-    """Raise ValueError where a host returned a fact with the name of a variable of the collection or of the inventory."""
+    """Raise ValueError if a host returned a fact with the name of a variable of the collection or of the inventory."""
     names = [str(name) for name in variables.get("ansible_facts") or () if RESERVED.match(str(name))]
     if names:
         raise ValueError(
@@ -80,13 +80,13 @@ def refuse_facts(variables: t.Mapping[str, t.Any]) -> None:
 
 
 def named(hosts: t.Sequence[str]) -> str:
-    """The hosts of a group, as --limit takes them."""
+    """The hosts of a group, in the form of --limit."""
     more = f" and {len(hosts) - NAMED} more" if len(hosts) > NAMED else ""
     return f"{','.join(hosts[:NAMED])}{more}"
 
 
 def note_lines(notes: t.Mapping[str, t.Sequence[str] | None]) -> list[str]:
-    """The notes on a group of hosts, the most frequent first; a note that not all of them have names its hosts."""
+    """The notes on a group of hosts, the most frequent first; a note that only some hosts have names these hosts."""
     having: dict[str, list[str]] = {}
     for host, own in notes.items():
         for note in dict.fromkeys(own or ()):
@@ -102,7 +102,7 @@ def without_address(text: str) -> str:
 
 
 def printable(text: str, keep: str = "") -> str:
-    """The text with every control character escaped, except those to keep; a long one is cut, and says so."""
+    """The text with every control character escaped, except those to keep; a long text is cut, and says so."""
     cut = text[:MAX_TEXT]
     shown = "".join(
         character.encode("unicode_escape").decode("ascii")
@@ -114,7 +114,7 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def received(module: str, result: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """A module's result, printable; for impossible data a failure that says so."""
+    """A module's result with printable text; for impossible data a failure that says so."""
     why = impossible_data(module, result)
     return {"msg": why} if why else printable_result(result)
 
@@ -131,12 +131,12 @@ def printable_result(result: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 def whole(rows: t.Sequence[dict[str, t.Any]], field: str) -> list[dict[str, t.Any]]:
-    """The rows of a table with all of its cells. An older Corral may leave out cells that may be null."""
+    """The rows of a table with all of its cells. An older version of Corral may leave out cells that may be null."""
     return [{**dict.fromkeys(CELLS[field]), **row} for row in rows]
 
 
 def clean(value: t.Any) -> t.Any:
-    """Data with every text in it as it can be shown."""
+    """Data with each text made printable."""
     if isinstance(value, dict):
         return {printable(str(key)): clean(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -145,14 +145,14 @@ def clean(value: t.Any) -> t.Any:
 
 
 def impossible_data(module: str, result: t.Mapping[str, t.Any]) -> str | None:
-    """The message on a result that the module cannot have returned; None where it is possible."""
+    """The message on a result that the module cannot have returned; None for a possible result."""
     why = impossible(result)
     said = f"the module {module} returned impossible data: {why}"
     return why and f"{said}; look at the node, and at its version of Corral"
 
 
 def impossible(result: t.Mapping[str, t.Any]) -> str | None:
-    """The first field of a result that no module of the collection returns like this, and why; None where there is none."""
+    """The first field of a result that no module of the collection can return like this, and why; None for a possible result."""
     for field in FIELDS:
         why = immense(result.get(field))
         if why:
@@ -223,7 +223,7 @@ def impossible_row(row: t.Mapping[str, t.Any], cells: t.Mapping[str, tuple[type,
 
 
 def immense(value: t.Any) -> str | None:
-    """Why data is larger than possible: too many elements, too deep, or a number that not every reader of JSON takes."""
+    """Why data are larger than possible: too many elements, too many levels, or a number that some readers of JSON refuse."""
     inner = [value]
     for dummy in range(MAX_DEPTH):
         below: list[t.Any] = []
@@ -241,7 +241,7 @@ def immense(value: t.Any) -> str | None:
 
 
 def impossible_since(since: t.Any) -> str | None:
-    """Why no module returns this moment."""
+    """Why no module returns this value of ``since``."""
     if since is None or (isinstance(since, int) and not isinstance(since, bool) and 0 <= since < YEAR_10000):
         return None
     return f"since is {printable(repr(since)[:80])}, expected seconds since 1970"

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How a module of the collection runs on a node: like any other, but its result concerns that node alone.
+"""Runs a module of the collection on a node like any other module, but drops statistics from its result.
 
 Ansible takes statistics of the whole run (ansible_stats, see set_stats) from the result of any module, hands them on to the next job, and
-ends the run of all hosts where they are invalid. No module of the collection returns any.
+ends the run of all hosts if they are invalid. No module of the collection returns statistics.
 """
 
 from __future__ import annotations

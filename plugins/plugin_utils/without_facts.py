@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Variables as the inventory, the plays and -e have them: a value from a node, of this run or an earlier one, is an error in them.
+"""Variables as the inventory, the plays and -e have them. A variable that is made of a node's fact, also of an earlier run, is an error.
 
-Ansible makes each fact a variable, stronger than the inventory's. So a node could also change a variable that is made of another one.
+Ansible makes each fact a variable that is stronger than the inventory's. So a node could change every variable made of other variables.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from ansible.errors import AnsibleLookupError
 # ansible-core before 2.19 has no error for an omitted value, but a text in its place: the variable omit.
 OMITTED = getattr(errors, "AnsibleValueOmittedError", ())
 FACT = "a fact of a node"
-# default() and the test defined accept an undefined variable, but no error. The lookup fails with FACT where it gets no name.
+# default() and the test defined accept an undefined variable, but no error. Without a name the lookup fails with FACT.
 IN_PLACE_OF_A_FACT = getattr(template, "trust_as_template", str)("{{ lookup('corral.node.inventory_values') }}")
-WITH_FACTS = ("ansible_",)  # prefixes of the facts that a layer may be made of: no variable of a user begins so
+WITH_FACTS = ("ansible_",)  # prefixes of the facts that a layer may use: no variable of a user begins with these
 
 
 LOOKUPS = ("lookup", "query", "q")
 
 
 class Facts:
-    """A part of Ansible's cache of facts: of one host, the facts whose names begin with one of `kept`."""
+    """A part of Ansible's cache of facts: one host's facts whose names begin with one of the prefixes `kept`."""
 
     def __init__(self, cache: t.Any, host: str, kept: tuple[str, ...]) -> None:
         self.cache, self.host, self.kept = cache, host, kept
@@ -34,7 +34,7 @@ class Facts:
     def all(self, host: str) -> dict[str, t.Any]:
         try:
             return self.cache.get(host) or {}
-        except KeyError:  # so ansible-core's plugins for caches
+        except KeyError:  # raised by ansible-core's cache plugins
             return {}
 
     def get(self, host: str, dummy: object = None) -> dict[str, t.Any]:
@@ -45,9 +45,9 @@ class Facts:
 def resolved(
     loader: t.Any, variables: t.Mapping[str, t.Any], value: t.Any, name: str, kept: tuple[str, ...] = ()
 ) -> t.Any:
-    """A value without templates. An error names the variable or the file, which Ansible's own error leaves out.
+    """A value with its templates resolved. An error names the variable or the file, which Ansible's own error leaves out.
 
-    A value that is made of a ``kept`` fact may use no lookup: the node would decide by it what the controller reads or runs.
+    A value that is made of a ``kept`` fact must use no lookup: the node would decide what the controller reads or runs.
     """
     try:
         return without(loader, variables, value, name, ())
@@ -70,10 +70,10 @@ class FactFound(AnsibleLookupError):
 
 
 def without(loader: t.Any, variables: t.Mapping[str, t.Any], value: t.Any, name: str, kept: tuple[str, ...]) -> t.Any:
-    """A value made of the ``kept`` facts of its own host alone; where it uses any, without lookups. Raises FactFound for other facts."""
+    """A value that may use only the ``kept`` facts of its own host, and no lookup if facts are kept. Raises FactFound for other facts."""
     if "hostvars" not in variables:
         raise AnsibleLookupError(f"{name}: ask for it in a task of the host itself, not by the variables of another")
-    # Ansible's manager: ansible_facts has names without ansible_, so that ansible_domain and a fact domain are the same there.
+    # Names in Ansible's ansible_facts lack the prefix ansible_: there ansible_domain and a fact domain are the same.
     manager = variables["hostvars"]._variable_manager
     facts = Facts(manager._fact_cache, variables["inventory_hostname"], kept)
     injected = facts.all(facts.host) if constants.INJECT_FACTS_AS_VARS else ()
@@ -101,7 +101,7 @@ def without(loader: t.Any, variables: t.Mapping[str, t.Any], value: t.Any, name:
 
 
 def value(loader: t.Any, variables: t.Mapping[str, t.Any], name: str, kept: tuple[str, ...] = ()) -> t.Any:
-    """A variable's value; None when it is not there, empty, or omitted on purpose."""
+    """A variable's value; None if the variable does not exist, is empty, or is omitted on purpose."""
     try:
         plain = resolved(loader, variables, variables.get(name), name, kept)
     except OMITTED:

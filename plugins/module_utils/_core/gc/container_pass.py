@@ -23,7 +23,7 @@ from . import gc_outcome
 from .deadline import Stop
 from .gc_outcome import Containers, Removed
 
-# A container or pod that was just made may be about to start.
+# A container or pod that is younger than this may be about to start.
 NEVER_STARTED_SECONDS = 3600.0
 
 
@@ -56,7 +56,7 @@ def observe(
         try:
             stop.check(user)
             podman = podmans.of(user)
-            # Containers are read last, so that none is missing from a listed pod.
+            # Containers are read last, so that no listed pod misses one of its containers.
             pods, containers = podman.pods(), podman.containers()
         except PodmanError as error:
             errors.append(str(error))
@@ -73,14 +73,14 @@ def observe(
 
 
 class Due(NamedTuple):
-    """The items to remove, the first to go first, and the number of dead items and pods that could be removed."""
+    """The items to remove, in this order; ``dead``: the number of dead items and empty pods that could be removed."""
 
     going: tuple[Found, ...]
     dead: int
 
 
 def due(observed: ObservedContainers, policy: ContainerGC, now: float) -> Due:
-    """The items that are due at ``now``; for a later time than the observation's, those that will be if nothing changes.
+    """The items that are due at ``now``; if ``now`` is after the observation, the items that will be due then if nothing changes.
 
     Each user's items have their own limits, so that names and ages which a user's Podman may invent affect only that user's items.
     """
@@ -97,7 +97,7 @@ def due_of(rows: t.Sequence[Found], policy: ContainerGC, now: float) -> Due:
     for key, row in by_key.items():
         unit = ("workload", row.workload.name) if row.workload else ("", gc_match.group_of(row.item))
         if row.item.pod is not None:
-            # Of a workload's pods the newest stays, even an empty one: pods with containers count too.
+            # The newest pod of a workload stays, even if it is empty. Pods with containers count as well when the newest is looked for.
             created = row.item.pod.created
             active = any(container.state not in (*DEAD, *NEVER_STARTED) for container in row.item.containers)
             young = now - created < max(NEVER_STARTED_SECONDS, policy.min_age)

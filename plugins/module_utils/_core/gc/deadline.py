@@ -14,7 +14,7 @@ from ..host.containers.podman_cli import PodmanError
 
 
 def always() -> bool:
-    """The default: only the time limit ends the pass."""
+    """The default of ``wanted``: only the time limit or a signal ends the pass."""
     return True
 
 
@@ -41,5 +41,5 @@ class Stop:
             raise PodmanError(f"podman of {user}: not read, {why}")
 
     def wait(self, seconds: float) -> None:
-        """Wait while the machine works."""
+        """Sleep."""
         time.sleep(seconds)

@@ -42,12 +42,12 @@ def removed_of(user: str, id: str, names: t.Sequence[str], bytes: int, reason: s
 
 
 def brief(user: str, text: str) -> str:
-    """A text of a user's Podman, of limited size as JSON; root's unchanged."""
+    """A text of a user's Podman, of limited size as JSON; a text of root's Podman stays unchanged."""
     return text if user == "root" else (text if text.isascii() else ascii(text)[1:-1])[:LONGEST]
 
 
 class FileSystem(NamedTuple):
-    """A file system with images: bytes available before and after, bytes ``asked`` of the pass, and bytes ``short`` of these."""
+    """A file system with images: bytes available before and after, bytes to free (``asked``), and bytes not freed of these (``short``)."""
 
     path: str
     users: tuple[str, ...]
@@ -83,7 +83,7 @@ class Images(NamedTuple):
 
 
 class Containers(NamedTuple):
-    """The result of a pass over containers: the number of dead ones, those removed, and those that Podman refused to remove."""
+    """The result of a pass over containers: the number of dead containers, the removed items, and why Podman refused to remove others."""
 
     dead: int
     removed: tuple[Removed, ...]
@@ -93,9 +93,9 @@ class Containers(NamedTuple):
 
 
 class Result(NamedTuple):
-    """A pass. ``dry`` says why it removed nothing, "" when it could; a part is None when it was not due.
+    """A pass. ``dry``: why the pass must not remove anything ("": it may). A part is None if it was not due.
 
-    ``error`` is why nothing at all was read. ``idle`` is what later passes need in order to skip asking Podman (idle_pass.py).
+    ``error``: why the pass ended early, or its files were not written. ``idle``: the findings for the next passes (idle_pass.py).
     """
 
     time: int
@@ -117,7 +117,7 @@ class Result(NamedTuple):
 
     @property
     def drift(self) -> tuple[Change, ...]:
-        """The items that are left undone, or (dry) would be done."""
+        """The drift that the pass left, or (dry) would correct."""
         items = images_drift(self.images, self.dry) if self.images else []
         return (*items, *(containers_drift(self.containers, self.dry) if self.containers else ()))
 
@@ -232,6 +232,6 @@ def lines(result: Result) -> list[str]:
 
 
 def name_of(item: Removed) -> str:
-    """The names of an item, else its id, with its user unless that is root."""
+    """The names of an item, else its id, and its user unless the user is root."""
     of = "" if item.user == "root" else f" of {item.user}"
     return shown(", ".join(item.names) or item.id[:12], limit=300) + of

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""One pass of garbage collection: it removes what is due by the profile, under its own lock.
+"""One pass of garbage collection: it removes the images and containers that are due, under a lock of its own.
 
 A pass may be stopped at any point: its records are written before the first removal, and Podman does each removal.
 """
@@ -34,19 +34,19 @@ if t.TYPE_CHECKING:
     from ..model.status.json_shapes import Item
 
 LOCK = f"{state.RUN}/gc.lock"
-# The service's own limit is a little more: this and the time of one Podman command.
+# The service's own limit is higher, so that the last Podman command can end.
 PASS_SECONDS = 300.0
-# The seconds that a timer may elapse early.
+# How many seconds early a timer may elapse.
 SLACK_SECONDS = 2.0
 IMAGES, CONTAINERS, PASS = "images", "containers", "pass"
 DRY_RUN, PAUSED = "asked for a dry run", "the node is paused"
 LEFT = "the profile no longer declares gc: the pass ends, and keeps no records"
-# A rollout holds the node's lock for less; see written().
+# A rollout holds the node's lock for less time; see written().
 LOCK_SECONDS = 120.0
 
 
 class Request(NamedTuple):
-    """Options of a pass. ``dry``: why it must not remove anything, "" where it may. ``due_only``: leave out parts that are not due.
+    """Options of a pass. ``dry``: why the pass must not remove anything ("": it may). ``due_only``: leave out parts that are not due.
     ``publish``: keep and publish the observation. ``despite_pause``: ignore a pause of the node.
     """
 
@@ -57,10 +57,10 @@ class Request(NamedTuple):
 
 
 def collect(host: Host, declared: Profile, request: Request, stop: Stop) -> Result:
-    """Collect as the profile declares; the caller holds the lock. Nothing is removed before its records are written."""
+    """Collect as the profile declares; the caller holds the lock. The pass writes its records before the first removal."""
     now = host.now()
     gc = declared.gc
-    # The first of several reasons for a dry pass is given.
+    # If a pass is dry for several reasons, the result names the first.
     result = Result(int(now), dry=dry_run_reason(host, declared, despite_pause=request.despite_pause) or request.dry)
     if gc is None:
         return result._replace(error="the profile declares no gc: nothing is collected")
@@ -116,7 +116,7 @@ def collect(host: Host, declared: Profile, request: Request, stop: Stop) -> Resu
 
 
 def kept_records(host: Host, now: float) -> Records:
-    """The records, or their second copy where the first is not as Corral wrote it."""
+    """The records; the second copy if the first copy is damaged."""
     data = state.checked(host, state.GC_RECORDS)
     if data is None and state.there(host, state.GC_RECORDS):
         data = state.checked(host, f"{state.GC_RECORDS}.previous")
@@ -131,7 +131,7 @@ def dry_run_reason(host: Host, declared: Profile, *, despite_pause: bool) -> str
 
 
 def is_due(part: object, interval: int, now: float, dry: bool) -> bool:
-    """Whether a part is due: by its interval, after the clock was set back, or when only one of this pass and the last is dry."""
+    """Whether a part is due: its interval is over, the clock was set back, or only one of this pass and the last pass is dry."""
     before = gc_records.mapping(part)
     last = before.get("time")
     if last is None or not gc_records.is_time(last) or bool(before.get("dry")) != dry:
@@ -141,7 +141,7 @@ def is_due(part: object, interval: int, now: float, dry: bool) -> bool:
 
 def now_declared(host: Host) -> t.Optional[Profile]:
     """The node's present profile if it declares gc, else None. Raises CorralError for an invalid or lost profile: the profile applied last
-    may lack what a newer one keeps.
+    may lack the keep-lists of a newer profile.
     """
     declared, broken = profile_in_force.instead_of(host, declared_profile.read_declared(host), None)
     if declared is None and broken is not None:
@@ -162,7 +162,7 @@ def written(host: Host, declared: Profile, write: t.Callable[[Profile], None]) -
     """Write files of a pass while holding the node's lock; False, without a write, when gc has left the profile.
 
     A rollout that drops gc removes these files under the same lock, so no pass brings them back. ``write`` gets the present profile, or
-    ``declared`` where that is invalid. Raises CorralError when the lock stays taken.
+    ``declared`` if the present profile is invalid. Raises CorralError when the lock stays taken.
     """
 
     def current() -> t.Optional[Profile]:
@@ -171,7 +171,7 @@ def written(host: Host, declared: Profile, write: t.Callable[[Profile], None]) -
         except CorralError:
             return declared
 
-    # A removal deletes the lock's folder: without anything to write, the lock must not be made again.
+    # A removal of the profile deletes the lock's folder: a pass with nothing to write must not make the lock again.
     if current() is None:
         return False
     own_lock = lock.Lock(host)
@@ -244,7 +244,7 @@ def publish(host: Host, declared: Profile, result: Result) -> None:
 
 
 def ended(host: Host, declared: Profile, result: Result, tell: t.Callable[[Host, Profile, Result], None]) -> Result:
-    """The result of a pass after its files were written; removals are reported even where that fails."""
+    """The result of a pass, after ``tell`` has written its files. If a write fails, the result still has the removals."""
     try:
         if written(host, declared, lambda current: tell(host, current, result)):
             return result
@@ -268,7 +268,7 @@ def one_line(error: Exception) -> str:
 
 
 def stamp(result: Result) -> dict[str, t.Any]:
-    """When a part was last done, and why nothing was removed then."""
+    """When a pass over a part ran, and why the pass removed nothing."""
     return {"time": result.time, "dry": result.dry or None}
 
 
@@ -316,7 +316,7 @@ def now(
 
 
 def tick(host: Host, tell: t.Callable[[str, int], None], stop: t.Optional[Stop] = None) -> Result:
-    """The timer's pass over what is due. ``tell`` writes a line with its priority to the journal (sd-daemon(3))."""
+    """The timer's pass over the parts that are due. ``tell`` writes a line with its priority to the journal (sd-daemon(3))."""
     own_lock = lock.Lock(host, LOCK)
     idle = Result(int(host.now()))
     if not own_lock.take():
@@ -329,7 +329,7 @@ def tick(host: Host, tell: t.Callable[[str, int], None], stop: t.Optional[Stop] 
         # ``publish`` alone: the agent's timer publishes the node's status.
         result = ended(host, declared, collect(host, declared, Request(due_only=True), stop or new_stop(host)), publish)
     except (CorralError, Unreadable) as error:
-        # Without a valid profile nothing may be removed. The tick reports the profile.
+        # Without a valid profile nothing may be removed. The tick reports the invalid profile.
         tell(f"not collected: {one_line(error)}", 3)
         return idle._replace(error=str(error))
     finally:
@@ -349,7 +349,7 @@ def tick(host: Host, tell: t.Callable[[str, int], None], stop: t.Optional[Stop] 
 
 
 def write_metrics(host: Host, status: t.Mapping[str, t.Any]) -> None:
-    """Write the metrics of the last passes where their folder exists."""
+    """Write the metrics of the last passes if the folder for metrics exists."""
     from ..host.agent import metrics_file
 
     metrics_file.publish_gc(host, status)

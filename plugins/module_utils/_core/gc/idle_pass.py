@@ -5,9 +5,9 @@
 # This module is private to the collection corral.node.
 """A pass that asks Podman nothing, because it would find nothing to do.
 
-A pass finds that nothing is due, now or within IDLE_SECONDS if nothing changes: then it keeps the stamps that the storages' files had
-before they were read. During that time, while the files have these stamps and no disk is at ``high``, later passes have the same result;
-each counts the images of running containers as used. Any doubt makes a pass ask Podman.
+A pass that finds nothing due, now or within IDLE_SECONDS, keeps the stamps that the storages' files had before it read them. For
+IDLE_SECONDS, while the files have these stamps and no disk is at ``high``, later passes have the same result; each of them records the
+images of running containers as used. In any doubt a pass asks Podman.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..model.profile.profile_gc import ContainerGC, ImageGC
 from . import container_pass, image_pass
 from .gc_outcome import Containers, FileSystem, Images
 
-# The longest such time: it limits the delay after a change of a storage that its stamps do not show.
+# The longest time without a question to Podman: it limits the delay after a change that the stamps of a storage do not show.
 IDLE_SECONDS = 3600.0
 IMAGES, CONTAINERS = "images", "containers"
 SCHEMA = 1  # of the kept data
@@ -52,7 +52,7 @@ class IdlePass:
         self.stamps = self.stamps_of(users)
 
     def stamps_of(self, users: t.Sequence[str]) -> t.Optional[dict[str, t.Any]]:
-        """The stamps of all storages; None without storages, or where a storage is unknown or has no database."""
+        """The stamps of all storages; None without storages, or if a storage is unknown or has no database."""
         stamps: dict[str, t.Any] = {}
         for user in users:
             root = gc_records.mapping(self.kept.get("roots")).get(user)
@@ -66,7 +66,7 @@ class IdlePass:
         return stamps or None
 
     def unchanged(self, part: str) -> t.Optional[dict[str, t.Any]]:
-        """The findings of the last pass over a part; None where this pass has to ask Podman."""
+        """The findings of the last pass over a part; None if this pass has to ask Podman."""
         last = self.kept.get(part)
         if not last or self.stamps is None or last["stamps"] != self.stamps:
             return None
@@ -75,12 +75,12 @@ class IdlePass:
         return None if clock_was_set or not 0 <= passed < IDLE_SECONDS else t.cast("dict[str, t.Any]", last)
 
     def containers(self) -> t.Optional[Containers]:
-        """The result of a pass over containers that asks nothing; None where the pass has to ask."""
+        """The result of a pass over containers that asks Podman nothing; None if the pass has to ask."""
         last = self.unchanged(CONTAINERS)
         return None if last is None else Containers(last["dead"], (), (), (), False)
 
     def images(self, policy: ImageGC) -> t.Optional[Images]:
-        """The result of a pass over images that asks nothing; None where the pass has to ask."""
+        """The result of a pass over images that asks Podman nothing; None if the pass has to ask."""
         last = self.unchanged(IMAGES)
         if last is None:
             return None
@@ -151,7 +151,7 @@ class IdlePass:
         )
 
     def keep(self, part: str, containers: t.Iterable[tuple[str, ListedContainer]], **found: t.Any) -> None:
-        """Keep the findings of a pass over a part, with the earlier stamps, and the images of running containers by user."""
+        """Keep the findings of a pass over a part, the stamps from before the pass, and the images of running containers by user."""
         self.kept.pop(part, None)
         if self.stamps is None:
             return
@@ -181,7 +181,7 @@ def is_full(policy: ImageGC, capacity: int, available: int) -> bool:
 
 def write(host: Host, kept: t.Optional[t.Mapping[str, t.Any]]) -> None:
     """Write the findings for the next pass; None removes them."""
-    with contextlib.suppress(OSError):  # Then the next pass asks Podman.
+    with contextlib.suppress(OSError):  # Without the file the next pass asks Podman.
         if kept is None and state.there(host, state.GC_IDLE):
             host.remove(state.GC_IDLE)
         elif kept is not None and state.checked(host, state.GC_IDLE) != kept:

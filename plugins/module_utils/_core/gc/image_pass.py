@@ -26,10 +26,10 @@ from .gc_outcome import FileSystem, Images, Removed
 # XFS and btrfs free the space a moment after a file is removed.
 SPACE_SECONDS = 2.0
 SPACE_STEP = 0.05
-# Podman's events are read this far back when no use is recorded yet; else from the last pass on, and EVENTS_SLACK more.
+# Podman's events are read from EVENTS_SLACK before the last pass on, but at most EVENTS_SECONDS back.
 EVENTS_SECONDS = 7 * 86400.0
 EVENTS_SLACK = 60.0
-MOST_OF_IT = 0.9  # of the bytes that the sizes of layers promise
+MOST_OF_IT = 0.9  # the share of the expected bytes (sizes of layers) that has to be free
 
 
 class Storage(NamedTuple):
@@ -126,7 +126,7 @@ def images_of(storages: t.Sequence[Storage], policy: ImageGC, records: Records) 
 
 
 def run(host: Host, policy: ImageGC, observed: ObservedStorages, now: float, stop: Stop, *, dry: bool) -> Images:
-    """Remove the images that are due, or (``dry``) only list them: one file system after another."""
+    """Remove the images that are due on each file system, or (``dry``) only list them."""
     errors, done, unfinished = list(observed.errors), [], False
     for storages in observed.by_device.values():
         disk = Pass(host, policy, storages, observed.records, now, stop)
@@ -207,7 +207,7 @@ class Pass:
         self.available = self.begun + sum(image.bytes for image in self.removed) if dry else self.space()
 
     def remove(self, image: Image, reason: str, *, dry: bool) -> t.Optional[int]:
-        """Remove an image and measure the freed bytes; None when the image stays. With ``dry``, the expected bytes."""
+        """The bytes that the removal of an image freed, or (``dry``) is expected to free; None if the image stays."""
         if self.stop.now():
             self.unfinished = True
             return None
@@ -231,7 +231,7 @@ class Pass:
             if not dry:
                 begun = self.host.uptime()
                 gained = self.space_after_removal(before, promised) - before
-                storage.podman.left -= self.host.uptime() - begun  # The user's share pays for the wait.
+                storage.podman.left -= self.host.uptime() - begun  # The wait counts as the user's time.
         finally:  # The image is removed, even if the freed bytes cannot be measured.
             self.removed.append(gc_outcome.removed_of(user, listed.id, listed.names, max(gained, 0), reason))
         if storage.layers:
@@ -240,7 +240,7 @@ class Pass:
         return gained
 
     def space_after_removal(self, before: int, promised: int) -> int:
-        """The free bytes, once about as many as promised were freed, or after SPACE_SECONDS."""
+        """The free bytes after a removal, once it has freed about the ``promised`` bytes, or after SPACE_SECONDS."""
         until = self.host.uptime() + SPACE_SECONDS
         while True:
             available = self.space()

@@ -5,12 +5,12 @@
 # This module is private to the collection corral.node.
 """The agent's program on a node: each release has a folder, and a link selects the release that runs.
 
-    /usr/libexec/corral/corral -> releases/0f3a5c7e9b21/corral     replaced by rename(2): the old program runs, or the new one
+/usr/libexec/corral/corral -> releases/0f3a5c7e9b21/corral     replaced by rename(2): a start runs the old release or the new one
     /usr/libexec/corral/releases/0f3a5c7e9b21/corral               the launcher, which imports the core beside it
     /usr/libexec/corral/releases/0f3a5c7e9b21/_core/...
 
-A folder is named after its content: so a release that runs is never written to, and an earlier release stays unchanged. Earlier versions
-have the launcher and its core in /usr/libexec/corral itself.
+A folder is named after its content, so a new release never overwrites the files of a release that runs or of an earlier release. Earlier
+versions of Corral have the launcher and its core in /usr/libexec/corral itself.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ..values.records import NamedTuple
 from .agent_units import FOLDER, LAUNCHER, RELEASES
 
 LAUNCHER_NAME = LAUNCHER.rpartition("/")[2]
-NO_RELEASE = ""  # the name of a program that lies in FOLDER itself
+NO_RELEASE = ""  # the name of a program that an earlier version installed, directly in FOLDER
 DIGITS = 12  # of SHA-256
 
 
 class Program(NamedTuple):
-    """A release: its name, and its files' texts by their paths below its folder."""
+    """A release: its name, and the texts of its files by path below the release's folder."""
 
     name: str
     files: dict[str, str]
@@ -47,7 +47,7 @@ class Program(NamedTuple):
 
 
 def program(core: t.Mapping[str, str], python: str) -> Program:
-    """The release of these files of the core, with the launcher for a Python."""
+    """The release that contains the files ``core`` (texts by path) and a launcher for the interpreter ``python``."""
     import hashlib  # a tick does not need it
 
     files = {**core, LAUNCHER_NAME: launcher(python)}
@@ -56,7 +56,7 @@ def program(core: t.Mapping[str, str], python: str) -> Program:
 
 
 def launcher(python: str) -> str:
-    """The text of the command ``corral``. It loads its whole core from one release, also while another is installed."""
+    """The text of the command ``corral``. It loads the whole core from one release, even while another release is installed."""
     return (
         f"#!{python} -I\n"
         f'"""Corral\'s command line; installed by the module corral.node.agent."""\n\n'
@@ -68,11 +68,11 @@ def launcher(python: str) -> str:
 
 
 def release_at(path: str) -> str:
-    """The name of the release of a path below FOLDER; NO_RELEASE for a path in FOLDER itself."""
+    """The name of the release to which a path below FOLDER belongs; NO_RELEASE for a path in FOLDER itself."""
     inside = path[len(RELEASES) + 1 :] if path.startswith(f"{RELEASES}/") else ""
     return inside.partition("/")[0]
 
 
 def release_of(link: t.Optional[str]) -> str:
-    """The release that a launcher's link with this text leads to; "" if it leads to no release, or is no link (None)."""
+    """The name of the release to which the launcher's link with this text leads; "" without a release, and for no link (None)."""
     return release_at(link if link.startswith("/") else f"{FOLDER}/{link}") if link else ""

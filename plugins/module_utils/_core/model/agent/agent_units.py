@@ -33,7 +33,7 @@ WANTED_BY = {TIMER: "timers.target", PATH: "paths.target", BOOT: "basic.target",
 SERVICES = (SERVICE, CONFIRM_SERVICE)
 STARTED = (TIMER, PATH)
 INTERVAL = 10  # s, as in the kubelet
-# Where Debian's node_exporter looks for other programs' metrics.
+# The folder in which Debian's node_exporter looks for the metrics of other programs.
 METRICS_DIR = "/var/lib/prometheus/node-exporter"
 METRICS_NAME = "corral.prom"
 GC_METRICS_NAME = "corral-gc.prom"
@@ -48,18 +48,18 @@ class AgentOptions(NamedTuple):
 
 
 def metrics_dir(data: object) -> str:
-    """The folder for metrics by the content of agent.json: as chosen, else Debian's; "" where metrics are switched off."""
+    """The folder for metrics that ``data`` (agent.json) chooses, else Debian's; "" if metrics are switched off."""
     chosen = data.get("metrics_dir") if isinstance(data, dict) else None
     return chosen if isinstance(chosen, str) else METRICS_DIR
 
 
 def metrics_file(folder: str) -> str:
-    """The file of the agent's metrics; "" where metrics are switched off."""
+    """The file of the agent's metrics; "" if metrics are switched off."""
     return f"{folder}/{METRICS_NAME}" if folder else ""
 
 
 def gc_metrics_file(folder: str) -> str:
-    """The file of garbage collection's metrics; "" where metrics are switched off."""
+    """The file of garbage collection's metrics; "" if metrics are switched off."""
     return f"{folder}/{GC_METRICS_NAME}" if folder else ""
 
 
@@ -73,7 +73,7 @@ def units(options: AgentOptions) -> dict[str, str]:
     # -S: the tick needs only the standard library, and importing site is a quarter of its start-up. -B: see tick.compile_once.
     program = f"{options.python} -I -S -B {LAUNCHER}"
     run = f"{program} reconcile"
-    # FOLDER: the program is compiled once for a new Python.
+    # FOLDER is writable, since the first run with a new Python compiles the program there.
     paths = f"/etc/systemd /etc/sysctl.d {STATE_PATHS} -{FOLDER}"
     paths += f" -{options.metrics_dir}" if options.metrics_dir else ""
     return {
@@ -89,7 +89,7 @@ def units(options: AgentOptions) -> dict[str, str]:
     }
 
 
-# The agent has its own slice, so that it can run and go back even if the limits of other slices leave no room for a task.
+# The agent has its own slice, so that the agent can run and undo a run even if the limits of other slices leave no room for a task.
 SLICE_TEXT = """\
 [Unit]
 Description=Corral: the agent
@@ -166,8 +166,8 @@ BOOT_INSTALL_TEXT = """\
 WantedBy=basic.target
 """
 
-# A run that waits for its confirmation starts it, and so does a boot in that time. It looks every few seconds, since the remaining time
-# follows from two clocks, and one of them can be set.
+# A run that waits for its confirmation starts this timer, and so does a boot before the confirmation. The timer elapses every few seconds,
+# since the remaining time follows from two clocks, and one of the two can be set.
 CONFIRM_TIMER_TEXT = """\
 [Unit]
 Description=Corral: a profile waits to be confirmed
@@ -182,8 +182,8 @@ AccuracySec=100ms
 WantedBy=timers.target
 """
 
-# It may have to undo all changes of a run: a kubelet's files may be anywhere but below /usr, and the wait for the kubelet needs the
-# network.
+# This service may have to undo all changes of a run. So only /usr is read-only (a kubelet's files may be anywhere else), and the service
+# has the network, to wait for the kubelet.
 CONFIRM_SERVICE_TEXT = """\
 [Unit]
 Description=Corral: go back to the profile before one that was not confirmed

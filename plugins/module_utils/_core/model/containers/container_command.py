@@ -19,17 +19,17 @@ VALUED = (
     "--root", "--runroot", "--runtime", "--runtime-flag", "--ssh", "--storage-driver", "--storage-opt", "--tmpdir",
     "--url", "--volumepath",
 )  # fmt: skip
-# With these the container's processes stay in the control group of the service.
+# The values of --cgroups with which the container's processes stay in the control group of the service.
 INSIDE = ("split", "disabled")
-# Verbs that start existing containers, or containers that a file describes.
+# The verbs that start existing containers, or containers that a file describes.
 OTHERS = ("start", "restart", "kube", "play", "pod", "compose")
 
 
 def run_elsewhere(commands: t.Iterable[str], slice_name: str) -> str:
-    """The command ("podman run") that runs a container outside of ``slice_name``; "" where no command does.
+    """The command ("podman run") that runs a container outside of ``slice_name``; "" if no command does.
 
-    ``commands`` are the values of ExecStart=. Whatever slice the service is in, Podman without ``--cgroups=split`` gives a container a
-    scope in machine.slice, and Docker's daemon a scope in system.slice.
+    ``commands`` are the values of ExecStart=. In whatever slice the service runs, Podman without ``--cgroups=split`` gives the container a
+    scope in machine.slice, and Docker's daemon gives it a scope in system.slice.
     """
     for program, words in of_programs(commands):
         if verb(words) != "run":
@@ -37,23 +37,23 @@ def run_elsewhere(commands: t.Iterable[str], slice_name: str) -> str:
         options = options_of(words[words.index("run") + 1 :])
         kept = program == "podman" and value_of(options, "--cgroups") in INSIDE
         parent = value_of(options, "--cgroup-parent").rstrip("/").rpartition("/")[2]
-        if not kept and parent != slice_name and "%" not in parent:  # A specifier may mean the slice.
+        if not kept and parent != slice_name and "%" not in parent:  # %: a specifier may mean the slice
             return f"{program} run"
     return ""
 
 
 def starts_others(commands: t.Iterable[str]) -> str:
-    """The command ("podman start") that starts containers in control groups that it does not name; "" where no command does."""
+    """The command ("podman start") that starts containers without naming their control groups; "" if no command does."""
     return next((f"{program} {verb(words)}" for program, words in of_programs(commands) if verb(words) in OTHERS), "")
 
 
 def of_programs(commands: t.Iterable[str]) -> t.Iterator[tuple[str, list[str]]]:
-    """The commands of programs that run containers: the program's name, and its arguments."""
+    """The commands that run Podman or Docker: the program's name and its arguments."""
     for command in commands:
         try:
             words = shlex.split(command)
         except ValueError:
-            continue  # systemd refuses such a command as well
+            continue  # unbalanced quotes: systemd refuses this command, too
         for line in lines(words):
             prefix = line[0][: len(line[0]) - len(line[0].lstrip(PREFIXES))]
             program = line[0].rpartition("/")[2].lstrip(PREFIXES)
@@ -62,7 +62,7 @@ def of_programs(commands: t.Iterable[str]) -> t.Iterator[tuple[str, list[str]]]:
 
 
 def lines(words: t.Sequence[str]) -> t.Iterator[list[str]]:
-    """The command lines of one ExecStart=, separated by the word ";"."""
+    """The command lines of one ExecStart=, which the word ";" separates."""
     begin = 0
     for index, word in enumerate([*words, ";"]):
         if word == ";":
@@ -72,10 +72,10 @@ def lines(words: t.Sequence[str]) -> t.Iterator[list[str]]:
 
 
 def options_of(words: t.Sequence[str]) -> list[str]:
-    """The options of ``run``, up to the image, after which the container's command follows.
+    """The options of ``run``; the image and the container's command follow them.
 
-    An option without "=" may take the next word as its value. So the options end at the second of two words in a row that are no options:
-    it is the image, or stands after it.
+    An option without "=" may take the next word as its value. So the options end at the second of two successive words without a leading
+    "-": that word is the image, or comes after the image.
     """
     options: list[str] = []
     for before, word in zip(["-", *words], words):
@@ -86,7 +86,7 @@ def options_of(words: t.Sequence[str]) -> list[str]:
 
 
 def verb(words: t.Sequence[str]) -> str:
-    """The first word that is neither an option, nor an option's value, nor the word ``container`` before ``run``."""
+    """The first word that is neither an option, nor an option's value, nor ``container`` (as in ``podman container run``)."""
     before = ""
     for word in words:
         if not word.startswith("-") and before not in VALUED and word != "container":
@@ -96,7 +96,7 @@ def verb(words: t.Sequence[str]) -> str:
 
 
 def value_of(words: t.Sequence[str], option: str) -> str:
-    """The last value of an option, written ``--option=value`` or ``--option value``; "" without it."""
+    """The last value of an option, written ``--option=value`` or ``--option value``; "" without the option."""
     value = ""
     for index, word in enumerate(words):
         if word.startswith(f"{option}="):

@@ -14,17 +14,17 @@ import typing as t
 from ..values.printable_text import printable
 from ..values.records import NamedTuple
 
-# The keys of each kind of item that are asked for.
+# The keys that Corral reads, for each kind of item.
 IMAGE = ("Id", "Digest", "RepoDigests", "Names", "Size", "ReadOnly", "readOnly")
 CONTAINER = ("Id", "Names", "State", "Created", "StartedAt", "ExitedAt", "ImageID", "Image", "Pod", "IsInfra", "Labels")
 POD = ("Id", "Name", "Created", "Labels")
 REFUSAL = ("Err", "Errors", "ExitCode")
 Rows = t.Iterable[t.Mapping[str, t.Any]]
 LONGEST = 4096  # characters of a text other than a label
-LONGEST_PLACE = 512  # characters of the path of a storage, which results show
+LONGEST_PLACE = 512  # characters of the path of a storage; results show this path
 
 RUNNING = ("running", "paused", "stopping", "restarting", "initialized")
-# A container in such a state may still be started, or failed to start and stays for ever.
+# A container in one of these states may still start; or its start failed, and the container stays forever.
 NEVER_STARTED = ("created", "configured")
 DEAD = ("exited", "stopped", "dead")
 YEAR_2000 = 946684800  # an earlier time means "never" (Go's zero time)
@@ -32,7 +32,7 @@ _TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.\d+)?(Z|[+-]
 
 
 class ListedImage(NamedTuple):
-    """An image: ``names`` as repository:tag, ``digests`` with or without a name before them."""
+    """An image: ``names`` as repository:tag, ``digests`` with or without a repository before the digest."""
 
     id: str
     names: tuple[str, ...]
@@ -58,7 +58,7 @@ class ListedContainer(NamedTuple):
 
 
 class ListedPod(NamedTuple):
-    """A pod."""
+    """A pod of Podman."""
 
     id: str
     name: str
@@ -67,9 +67,9 @@ class ListedPod(NamedTuple):
 
 
 def images(data: Rows) -> list[ListedImage]:
-    """``GET /libpod/images/json?all=true``, and ``podman images --all --format json``."""
+    """The images that ``GET /libpod/images/json?all=true`` or ``podman images --all --format json`` lists."""
     listed = {}
-    for row in data:  # An image of two names is listed twice.
+    for row in data:  # Podman lists an image with two names twice.
         digests = [text(row, "Digest"), *texts(row, "RepoDigests")]
         names = tuple(name for name in texts(row, "Names") if not name.startswith("<none>"))
         image = ListedImage(identity(row), names, tuple(filter(None, digests)), integer(row, "Size"), read_only(row))
@@ -78,10 +78,10 @@ def images(data: Rows) -> list[ListedImage]:
 
 
 def containers(data: Rows, booted: float = 0.0) -> list[ListedContainer]:
-    """``GET /libpod/containers/json?all=true&external=true``; ``booted`` is when the node booted (epoch seconds).
+    """The containers of ``GET /libpod/containers/json?all=true&external=true``; ``booted``: when the node booted (epoch seconds).
 
-    Podman records no end of a container that ran when the node went down, and lists it as "created" (4.3) or "exited" (5.4). Its end is
-    taken to be the boot.
+    Podman records no end of a container that ran when the node went down, and lists it as "created" (4.3) or "exited" (5.4). For this
+    container the boot counts as the end.
     """
     listed = []
     for row in data:
@@ -103,14 +103,14 @@ def containers(data: Rows, booted: float = 0.0) -> list[ListedContainer]:
                 reference(row, "Pod"),
                 bool(row.get("IsInfra")),
                 labels(row),
-                state in ("storage", "unknown", ""),  # buildah's, and whatever Podman itself does not know
+                state in ("storage", "unknown", ""),  # made by buildah, or unknown to Podman
             )
         )
     return listed
 
 
 def pods(data: Rows) -> list[ListedPod]:
-    """``GET /libpod/pods/json``."""
+    """The pods of ``GET /libpod/pods/json``."""
     return [ListedPod(identity(row), text(row, "Name"), moment(row.get("Created")), labels(row)) for row in data]
 
 
@@ -120,14 +120,14 @@ def read_only(row: t.Mapping[str, t.Any]) -> bool:
 
 
 def named_rows(rows: t.Sequence[t.Sequence[t.Any]], keys: t.Sequence[str]) -> list[dict[str, t.Any]]:
-    """Rows of values as objects with these keys. Raises ValueError."""
+    """Rows of values as objects with these keys. Raises ValueError for a row of another length."""
     if not all(len(row) == len(keys) for row in rows):
         raise ValueError("a row of another length")
     return [dict(zip(keys, row)) for row in rows]
 
 
 def identity(row: t.Mapping[str, t.Any]) -> str:
-    """The id of an item. Raises ValueError where it has none."""
+    """The id of an item. Raises ValueError for an item without an id."""
     value = row.get("Id")
     if not isinstance(value, str) or not re.fullmatch(r"(?:sha256:)?[0-9a-f]{12,64}", value):
         raise ValueError(f"an item without an id: {printable(str(value)[:80])}")
@@ -135,7 +135,7 @@ def identity(row: t.Mapping[str, t.Any]) -> str:
 
 
 def reference(row: t.Mapping[str, t.Any], key: str) -> str:
-    """The id of another item, "" for none."""
+    """The id of another item to which an item refers; "" without a reference."""
     value = text(row, key)
     if value and not re.fullmatch(r"(?:sha256:)?[0-9a-f]{12,64}", value):
         raise ValueError(f"{key} is no id: {value[:80]}")
@@ -194,7 +194,7 @@ def moment(value: t.Any) -> float:
 
 
 def store(data: object) -> tuple[str, str]:
-    """``GET /libpod/info``: the path of the storage and its driver."""
+    """The path of the storage and its driver, from ``GET /libpod/info``."""
     store = data.get("store") if isinstance(data, dict) else None
     if not isinstance(store, dict):
         raise ValueError("no store")
@@ -205,7 +205,7 @@ def store(data: object) -> tuple[str, str]:
 
 
 def store_of_image(data: object) -> t.Optional[tuple[str, str]]:
-    """``GET /libpod/images/ID/json``: the path of the image's storage and its driver; None where the answer does not contain them."""
+    """The path of an image's storage and its driver, from ``GET /libpod/images/ID/json``; None if the answer does not contain them."""
     driver = data.get("GraphDriver") if isinstance(data, dict) else None
     folders = driver.get("Data") if isinstance(driver, dict) else None
     upper = folders.get("UpperDir") if isinstance(folders, dict) else None
@@ -222,7 +222,7 @@ def store_of_image(data: object) -> t.Optional[tuple[str, str]]:
 
 
 def refusal(data: Rows) -> str:
-    """Why a removal that was answered without an error is incomplete; "" when it is complete."""
+    """Why a removal is incomplete although Podman answered without an error; "" if it is complete."""
     for row in data:
         said = row.get("Err") or row.get("Errors")
         if said:
@@ -235,7 +235,7 @@ def refusal(data: Rows) -> str:
 def last_uses(listed: t.Iterable[ListedContainer], now: float) -> dict[str, float]:
     """The last use of each image by its containers: now if a container runs, else when the last container ended.
 
-    (For the kubelet a dead container uses its image as long as it exists.)
+    (For the kubelet a dead container uses its image until the container is removed.)
     """
     uses: dict[str, float] = {}
     for container in listed:
@@ -247,7 +247,7 @@ def last_uses(listed: t.Iterable[ListedContainer], now: float) -> dict[str, floa
 def event_uses(rows: t.Iterable[t.Sequence[t.Any]]) -> dict[str, float]:
     """When a container of each image last began or ended, by the image's name.
 
-    ``found`` are the events of ``GET /libpod/events`` as rows of an image's name and a time; a row of another form is left out.
+    ``rows`` are the events of ``GET /libpod/events``: an image's name and a time each; a row of another form is left out.
     """
     uses: dict[str, float] = {}
     for row in rows:
@@ -256,6 +256,6 @@ def event_uses(rows: t.Iterable[t.Sequence[t.Any]]) -> dict[str, float]:
         except (ValueError, IndexError):
             continue
         if isinstance(name, str):
-            name = printable(name)  # as of ListedContainer
+            name = printable(name)  # printable, as ListedContainer.image_name
             uses[name] = max(uses.get(name, 0.0), when)
     return uses

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The fields of a CDI spec: their kinds, first versions and forms. Container engines ignore a whole spec that breaks one of these rules.
+"""The fields of a CDI spec: their kinds, forms and first versions. Container engines ignore a whole spec that breaks one of these rules.
 
 Source: github.com/cncf-tags/container-device-interface, specs-go (config.go, version.go) and pkg/cdi (its Validate functions).
 """
@@ -21,8 +21,8 @@ DIGIT_FIRST, DOT_IN_CLASS = "0.5.0", "0.6.0"
 
 
 class Field(NamedTuple):
-    """A field of a spec. ``kind``: a JSON type, a table of fields, or a list of one of these; ``form``: the pattern of a text; ``once``:
-    the fields in which no two rows of a list may agree.
+    """A field of a spec. ``kind``: a JSON type, a table of fields, or a list of one of these; ``since``: its first version; ``form``: the
+    pattern of a text; ``once``: the fields of a list's rows whose values must differ from row to row.
     """
 
     kind: t.Any = str
@@ -81,7 +81,7 @@ COUNT_WHEN_EMPTY = ("intelRdt", "schemata")
 
 
 class Unfit(Exception):
-    """A field that breaks a rule, with a message and its value where that helps. ``is_form``: the file is no CDI spec at all."""
+    """A field that breaks a rule: a message, and the field's value if it helps. ``is_form``: the file is no CDI spec at all."""
 
     def __init__(self, at: str, message: str, value: t.Optional[str] = None, *, is_form: bool = False) -> None:
         super().__init__(f"{at} {message}")
@@ -89,7 +89,7 @@ class Unfit(Exception):
 
 
 def check(field: Field, value: t.Any, at: str, *, strict: bool = True) -> str:
-    """The version that a value needs. Raises Unfit. Without ``strict`` unknown fields are allowed."""
+    """The version that a value needs. Raises Unfit. Unless ``strict``, unknown fields are allowed."""
     kind: t.Any = type(field.kind) if isinstance(field.kind, (dict, list)) else field.kind
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise Unfit(at or "the spec", f"is not {KINDS[kind]}", is_form=True)
@@ -125,7 +125,7 @@ def of_mapping(field: Field, value: dict[str, t.Any], at: str, *, strict: bool) 
 
 
 def order(version: str) -> tuple[int, ...]:
-    """A version for comparison."""
+    """A version as numbers, to compare versions."""
     return tuple(map(int, version.split(".")))
 
 

@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """CDI specs: the devices that a JSON or YAML file of /etc/cdi or /var/run/cdi names.
 
-Source: github.com/cncf-tags/container-device-interface, SPEC.md; a spec with a mistake is ignored as a whole there as well.
+Source: github.com/cncf-tags/container-device-interface, SPEC.md; the library there, too, ignores a spec with a mistake as a whole.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ VERSION = re.compile(r"v?([0-9]{1,4}(?:\.[0-9]{1,4}){2})", re.ASCII)
 
 
 class SpecDevice(NamedTuple):
-    """A device of a spec, with the ``paths`` of its device nodes on the node; the ``shared`` ones come with each device of the spec.
+    """A device of a spec. ``paths``: its device nodes on the node; ``shared``: the device nodes that come with each device of the spec.
 
     ``edits``: the spec's version, then the containerEdits of the device and of the whole spec, as JSON.
     """
@@ -51,7 +51,7 @@ def parse(data: object, path: str) -> list[SpecDevice]:
 
 
 def _devices(data: t.Any, path: str) -> list[SpecDevice]:
-    """The devices of a spec. Raises Unfit for a spec that engines ignore, and CorralError for one that Corral refuses."""
+    """The devices of a spec. Raises Unfit for a spec that engines ignore, and CorralError for a spec that Corral refuses."""
     version = _version(data)
     # A later version may have fields that are not known here.
     needs = cdi_fields.check(Field(cdi_fields.SPEC), data, "", strict=order(version) <= order(VERSIONS[-1]))
@@ -82,7 +82,7 @@ def _devices(data: t.Any, path: str) -> list[SpecDevice]:
 
 
 def _version(data: t.Any) -> str:
-    """The version of a spec; a missing one is left to the check of its fields. Raises Unfit."""
+    """The version of a spec; the latest for a spec without a version, which the check of the fields refuses. Raises Unfit."""
     said = data.get("cdiVersion") if isinstance(data, dict) else None
     if not isinstance(said, str) or not said:
         return VERSIONS[-1]
@@ -93,9 +93,8 @@ def _version(data: t.Any) -> str:
 
 
 def _check_json(spec: dict[str, t.Any], path: str) -> None:
-    """Refuse a spec that JSON cannot express, in which the edits are passed on.
-
-    That is a key that is no text, a value inside itself, and YAML that expands too far.
+    """Refuse a spec that JSON cannot express, since Corral passes the edits on as JSON: a key that is not text, a value that contains
+    itself, and YAML that expands too far.
     """
 
     def parts(value: t.Any) -> t.Iterable[t.Any]:

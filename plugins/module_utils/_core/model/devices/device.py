@@ -17,16 +17,16 @@ from ..values.records import NamedTuple
 FIT_PATH = re.compile(r"/dev/[A-Za-z0-9_.:@+,=#/-]+")
 
 
-# The drivers that hand out whole IOMMU groups: VFIO's, and those of its family.
+# The names of vfio-pci and of the drivers derived from it, which hand out whole IOMMU groups.
 VFIO_DRIVER = re.compile(r"vfio-pci|[a-z0-9]{1,32}[_-]vfio[_-]pci", re.ASCII)
-VFIO_DRIVERS = ("vfio-pci", "vfio_pci")  # how the names of VFIO's drivers end: mlx5_vfio_pci is one
+VFIO_DRIVERS = ("vfio-pci", "vfio_pci")  # the endings of these drivers' names, as in mlx5_vfio_pci
 
 
 class Match(NamedTuple):
-    """What a device has to be: all of the PCI fields that are set, or else a ``path`` in /dev, or else a ``cdi`` kind.
+    """The fields that a device has to match: all PCI fields that are set, else the ``path`` in /dev, else the ``cdi`` kind.
 
-    ``pci`` is ``vendor:device`` (device may be ``*``), ``pci_class`` (key `class`) the first digits of a class; ``address``,
-    ``interface``, ``path`` and the device in ``cdi`` may have ``*`` and ``?``.
+    ``pci`` is ``vendor:device`` (device may be ``*``), ``pci_class`` (key `class`) the first digits of a class; ``address``, ``interface``,
+    ``path`` and the device in ``cdi`` may have ``*`` and ``?``.
     """
 
     pci: t.Optional[str] = None
@@ -52,9 +52,9 @@ class Check(NamedTuple):
 
 
 class Resource(NamedTuple):
-    """A resource, and which devices it has; ``require_link``: without a link a device is unhealthy.
+    """A resource and the match of its devices. ``require_link``: a device without a link is unhealthy.
 
-    ``bind`` is the driver that the PCI functions of a device are bound to while a workload has it.
+    ``bind`` is the driver to which Corral binds the PCI functions of a device while a workload has the device.
     """
 
     name: str
@@ -85,19 +85,19 @@ class PciFunction(NamedTuple):
 
 
 class DeviceFile(NamedTuple):
-    """A file that was looked for: ``real`` is where its links lead, ``location`` its device in sysfs ("" unknown)."""
+    """A file that was looked for. ``real``: the path to which its links lead; ``location``: its device in sysfs ("": unknown)."""
 
     path: str
     real: str
     is_device: bool
     location: str = ""
-    address: t.Optional[str] = None  # of the PCI function that it belongs to
+    address: t.Optional[str] = None  # of the PCI function that the file belongs to
 
 
 class CdiDevice(NamedTuple):
     """A device of a CDI spec with the files that it needs on the node, and its ``edits`` (cdi_spec.py).
 
-    ``shared`` are the files that the spec has for all of its devices: each holder needs them, so they identify no device.
+    ``shared`` are the files that the spec has for all its devices: each holder needs these files, so they identify no device.
     """
 
     kind: str
@@ -111,7 +111,7 @@ class CdiDevice(NamedTuple):
 class Seen(NamedTuple):
     """What was found on the node: PCI functions by address, files by pattern, devices of CDI specs.
 
-    ``in_use`` says by address why a PCI function cannot be bound to another driver; ``drivers`` are the drivers to bind to that exist.
+    ``in_use``: by address, why a PCI function cannot be bound to another driver. ``drivers``: which drivers of ``bind`` exist.
     """
 
     pci: t.Mapping[str, PciFunction]
@@ -126,9 +126,9 @@ class Seen(NamedTuple):
 class Device(NamedTuple):
     """A device of a resource, the unit of allocation. ``unhealthy`` says why it cannot be given out; "" when it can.
 
-    ``numa_node``: -1 for none. ``keys``: what only one holder can have. ``within``: the sysfs folders around it. ``cdi``: the edits of its
-    CDI spec. ``unbound``: its functions to bind to ``bind`` for a workload, each with its present driver ("" for none). ``in_use``: the
-    device is not faulty, the machine itself uses it.
+    ``numa_node``: -1 for none. ``keys``: paths and names that only one holder can have. ``within``: the sysfs folders above the device.
+    ``cdi``: the edits of its CDI spec. ``unbound``: the functions that Corral binds to ``bind`` for a workload, each with its present
+    driver ("" for none). ``in_use``: the device is unhealthy only because the machine itself uses it.
     """
 
     id: str
@@ -149,7 +149,7 @@ class Device(NamedTuple):
 class GrantedDevice(NamedTuple):
     """A device that a container has ("": the workload has no containers), by its resource and its id.
 
-    ``keys`` are the device's keys when it was last seen: no other workload gets a device that shares one of them.
+    ``keys`` are the device's keys when it was last seen: no other workload gets a device with one of these keys.
     """
 
     container: str
@@ -174,12 +174,12 @@ class Inventory(NamedTuple):
 
     @property
     def known(self) -> t.Mapping[str, tuple[Device, ...]]:
-        """The devices of each resource, and under "" those that no resource has any more."""
+        """The devices of each resource, and under "" the granted devices that no resource has any more."""
         return {**self.devices, "": self.undeclared} if self.undeclared else self.devices
 
 
 def around(locations: t.Iterable[str]) -> frozenset[str]:
-    """The sysfs folders above these locations: a device at such a folder includes all devices below it."""
+    """The sysfs folders above these locations: a device at one of these folders includes all devices below it."""
     return frozenset(
         location[:end] for location in locations for end, char in enumerate(location) if char == "/" and end
     )
@@ -198,12 +198,12 @@ def is_still(own: t.AbstractSet[str], device: Device) -> bool:
 
 
 def identity(device: t.Union[Device, GrantedDevice]) -> frozenset[str]:
-    """What identifies a device under any id: its places, else its own files; empty where neither is known."""
+    """The keys that identify a device, whatever its id is: its places, else its own files; empty if neither is known."""
     return frozenset(filter(is_place, device.keys)) or _own_files(device)
 
 
 def is_same(granted: GrantedDevice, device: Device) -> bool:
-    """Whether a device is the granted one by its identity, or by its files where one of the two has no place.
+    """Whether a device is the granted device: by its identity, or by its files if one of the two has no place.
 
     sysfs has no place of a device whose file is missing, for example while its driver is loaded again.
     """
@@ -214,17 +214,17 @@ def is_same(granted: GrantedDevice, device: Device) -> bool:
 
 
 def _alike(files: t.AbstractSet[str], others: t.AbstractSet[str]) -> bool:
-    """Whether these are the files of one device. The only device of a spec has the spec's files for control as well."""
+    """Whether both sets are files of the same device. A device that is alone in its spec has the spec's files for control as well."""
     return bool(files and others) and (files <= others or files >= others)
 
 
 def _own_files(device: t.Union[Device, GrantedDevice]) -> frozenset[str]:
-    """The files of a device; none for a link without a place, which may lead to another file by now."""
+    """The files of a device; empty for a device whose id is a link, which may lead to another file by now."""
     if device.id.startswith("/dev/") and device.id not in device.keys:
         return frozenset()
     return frozenset(key for key in device.keys if key.startswith("/dev/"))
 
 
 def is_vfio(driver: t.Optional[str]) -> bool:
-    """Whether a driver is VFIO's, or of its family."""
+    """Whether a driver is vfio-pci, or derived from it."""
     return driver is not None and driver.endswith(VFIO_DRIVERS)

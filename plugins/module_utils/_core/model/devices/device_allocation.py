@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """Which devices of a resource a container gets, and on which NUMA nodes they are: the kubelet's device manager (1.36).
 
-Inside each of its sets the kubelet follows the order of a Go map, which is random; here a set is in the order of its ids.
+Inside each of its sets the kubelet takes devices in the random order of a Go map; Corral takes them in the order of their ids.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class TooFew(ValueError):
 
 
 def refreshed(granted: t.Iterable[GrantedDevice], by_id: t.Mapping[str, Device]) -> tuple[GrantedDevice, ...]:
-    """Granted devices with their present keys, as far as they are seen: names change with a reboot, ids do not."""
+    """The granted devices; a device that is seen now has its present keys, since a reboot may change names, but not ids."""
     return tuple(one._replace(keys=tuple(sorted(by_id[one.id].keys))) if one.id in by_id else one for one in granted)
 
 
@@ -33,11 +33,11 @@ def choose(
     reusable: t.Collection[str] = (),
     kept: t.Collection[str] = (),
 ) -> tuple[Device, ...]:
-    """``count`` of the free devices, sorted by id. Raises TooFew. The ids ``reusable`` and ``kept`` are of free devices.
+    """``count`` of the free devices, sorted by id. Raises TooFew. ``reusable`` and ``kept`` are ids of free devices.
 
-    First come the devices of ended init containers (``reusable``), then those on the NUMA ``nodes`` of the workload, then those on other
-    nodes, then those without a node. In each set the workload's earlier devices (``kept``) come first: a device plugin would prefer them.
-    Without ``nodes`` all are one set.
+    First come the devices of ended init containers (``reusable``), then devices on the NUMA ``nodes`` of the workload, then devices on
+    other nodes, then devices without a node. In each of these sets the workload's earlier devices (``kept``) come first: a device plugin
+    would prefer them. If ``nodes`` is None, the NUMA nodes do not count.
     """
     candidates = list(free)
     if len(candidates) < count:
@@ -62,8 +62,8 @@ def demand(
 ) -> t.Optional[Demand]:
     """The demand for a resource, for the topology manager: by NUMA node, how many devices there are, and how many are ``free``.
 
-    None where no device has a node: then there is no preference. ``free`` has the ids, the ``reusable`` ones included. A device without a
-    node, or on another node than these, counts on none, as in the kubelet. ``reusable`` devices must be on the chosen nodes.
+    None if no device has a node: then no node is preferred. ``free`` has the ids, also those of ``reusable`` devices. A device without a
+    node, or on a node outside of ``nodes``, counts for no node, as in the kubelet. ``reusable`` devices must be on the chosen nodes.
     """
     capacity = dict.fromkeys(nodes, 0)
     with_node = [device for device in devices if device.numa_node in capacity]

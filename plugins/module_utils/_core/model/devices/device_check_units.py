@@ -35,8 +35,8 @@ def units(checks: t.Collection[Check]) -> dict[str, str]:
     }
 
 
-# Not in the agent's slice, which stops with the agent: a timer that fires then would start that slice again. The checks' commands run in
-# other units.
+# The service is not in the agent's slice, which stops with the agent: a timer that elapses later would start that slice again. The commands
+# of the checks run in other units.
 SERVICE_TEXT = """\
 [Unit]
 Description=Corral: run the profile's commands for the health of devices

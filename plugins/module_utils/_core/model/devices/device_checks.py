@@ -14,12 +14,12 @@ import zlib
 from ..values.errors import shown
 from .device import Check, Device, Inventory, Resource
 
-# By key the reason why a device is unhealthy; "" where it is healthy.
+# The reason why a device is unhealthy, by key_of(); "" for a healthy device.
 Results = t.Mapping[tuple[str, str, str], str]
 
 
 def checked(resources: t.Iterable[Resource]) -> list[tuple[Resource, Check]]:
-    """The resources with a command."""
+    """The resources that have a command, each with its command."""
     return [(one, one.check) for one in resources if one.check is not None]
 
 
@@ -29,7 +29,7 @@ def key_of(resource: str, device: str, check: Check) -> tuple[str, str, str]:
 
 
 def variables(resource: str, device: Device) -> dict[str, str]:
-    """The environment of a command, its lists with commas; the command's last argument is the id of the device."""
+    """The environment of a command: a comma separates the items of a list. The command's last argument is the id of the device."""
     lists = {"PCI": device.functions, "FILES": device.files, "INTERFACES": device.interfaces}
     joined = {f"CORRAL_{name}": ",".join(words) for name, words in lists.items()}
     return {"CORRAL_RESOURCE": resource, "CORRAL_DEVICE": device.id, **joined}
@@ -59,12 +59,12 @@ def with_results(inventory: Inventory, resources: t.Iterable[Resource], results:
 
 
 def to_data(results: Results) -> list[list[str]]:
-    """Results as a file has them."""
+    """Results as JSON data for a file."""
     return [[*key, said] for key, said in sorted(results.items())]
 
 
 def from_data(data: object) -> dict[tuple[str, str, str], str]:
-    """The results that to_data() wrote; none of a row in another form."""
+    """The results that to_data() wrote; a row of another form is left out."""
     rows = data if isinstance(data, list) else []
     texts = (
         row for row in rows if isinstance(row, list) and len(row) == 4 and all(isinstance(one, str) for one in row)

@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """How granted devices reach a workload: what its unit may open, its environment, and a CDI spec for its containers.
 
-Sources: systemd.resource-control(5) (DeviceAllow=), systemd.exec(5) (EnvironmentFile=), SPEC.md of CDI. ``PCIDEVICE_…`` is the name
-that the SR-IOV network device plugin uses, so that programs written for it find their PCI functions.
+Sources: systemd.resource-control(5) (DeviceAllow=), systemd.exec(5) (EnvironmentFile=), SPEC.md of CDI. ``PCIDEVICE_…`` is the name that
+the SR-IOV network device plugin uses, so that programs for this plugin find their PCI functions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FOLDER = "/run/corral/devices"
 CDI_FOLDER = "/run/cdi"
 CDI_FILES = re.compile(r"corral\.node-grant(-[0-9.]+)?\.json", re.ASCII)
 KIND = "corral.node/grant"
-# As low as the content allows: Podman 4.3 knows no later one than 0.5.0.
+# The lowest version that the content allows: Podman 4.3 knows versions up to 0.5.0.
 VERSION = "0.3.0"
 ACCESS = "rwm"  # m: a container engine makes the file of a device in the container
 PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
@@ -32,28 +32,28 @@ ENDING, DRIVER_ENDING = ".env", ".driver"
 HEADER = (
     "# Corral (corral.node) keeps this file as long as the workload has these devices; a change by hand is drift.\n"
 )
-IDS = "CORRAL_DEVICES_"  # how the variables with ids begin
+IDS = "CORRAL_DEVICES_"  # the prefix of the variables that contain ids
 
 
 def env_file(workload: str, unit: str) -> str:
-    """The environment file of a workload: named after its unit as in %n, else after the workload."""
+    """The environment file of a workload: named after its unit (as by the specifier %n), else after the workload."""
     return f"{FOLDER}/{unit or f'{workload}.workload'}{ENDING}"
 
 
 def driver_record(address: str) -> str:
-    """The file of FOLDER that says what a PCI function was bound to before Corral."""
+    """The file in FOLDER that names the driver to which a PCI function was bound before Corral."""
     return f"{FOLDER}/{address}{DRIVER_ENDING}"
 
 
 def env_file_as_read(path: str) -> str:
-    """The file that systemd reads for ``env_file``: EnvironmentFile= is a pattern, in which a backslash (``job@a\\x2db.service``) only
-    quotes the next character (glob(7)).
+    """The file that systemd reads for the path of env_file(): EnvironmentFile= is a pattern, in which a backslash (``job@a\\x2db.service``)
+    only quotes the next character (glob(7)).
     """
     return path.replace("\\", "")
 
 
 def unit_of(name: str) -> str:
-    """The unit of a file of FOLDER; "" for the file of a workload without a unit."""
+    """The unit to which a file of FOLDER belongs; "" for the file of a workload without a unit."""
     stem = name[: -len(ENDING)] if name.endswith(ENDING) else ""
     return stem if stem.endswith(".service") else ""
 
@@ -75,7 +75,7 @@ def unit_lines(*, closed: bool, binds: t.Iterable[str] = ()) -> list[str]:
 def paths_of(
     resources: t.Iterable[str], seen: t.Mapping[str, t.Iterable[Device]], granted: t.Iterable[GrantedDevice] = ()
 ) -> list[str]:
-    """The device files that a unit may get of these resources, and those of its ``granted`` devices, links included."""
+    """The device files, links included, that a unit may get: of these resources' devices, and of its ``granted`` devices."""
     devices = [one for name in resources for one in seen.get(name, ())]
     paths = names_of(devices)
     paths += [key for one in granted for key in one.keys if key.startswith("/dev/")]
@@ -83,7 +83,7 @@ def paths_of(
 
 
 def names_of(devices: t.Collection[Device]) -> list[str]:
-    """The device files of devices; the links that are their ids come first."""
+    """The device files of devices; ids in /dev, which may be links, come first."""
     return list(dict.fromkeys([*(one.id for one in devices if one.id.startswith("/dev/")), *files_of(devices)]))
 
 
@@ -98,10 +98,10 @@ def files_of(devices: t.Iterable[Device]) -> list[str]:
 def allowed(devices: t.Iterable[Device], numbers: t.Mapping[str, str], bound: t.Collection[str] = ()) -> list[str]:
     """The entries of DeviceAllow= for devices: the ``numbers`` of their files (as below /sys/dev, by path), else the paths.
 
-    systemd takes /dev/char/MAJOR:MINOR whether such a file exists or not (bpf_devices_allow_list_device in its bpf-devices.c). It looks a
-    path up each time when it sets the list, at a restart of the unit and a daemon-reload too, and leaves out a file that is missing then. A
-    link leads to its device also under the next number. A group that Corral binds, or has ``bound``, is listed by its path: it has a number
-    only while it is bound, and its list is set whenever it is bound.
+    systemd takes /dev/char/MAJOR:MINOR whether this file exists or not (bpf_devices_allow_list_device in its bpf-devices.c). It looks a
+    path up whenever it sets the list, also at a restart of the unit and at a daemon-reload, and leaves out a missing file. A link without a
+    known number is listed itself: it leads to its device under the next number as well. An IOMMU group that Corral binds, or has ``bound``,
+    is listed by its path: it has a number only while it is bound, and its list is set whenever it is bound.
     """
     codes, linked = dict(numbers), []
     for device in devices:
@@ -115,9 +115,9 @@ def allowed(devices: t.Iterable[Device], numbers: t.Mapping[str, str], bound: t.
 
 
 def is_bound(device: Device, bound: t.Collection[str]) -> bool:
-    """Whether Corral binds a device to its driver: now, or again after a loss, since it has ``bound`` one of its functions.
+    """Whether Corral binds a device to its driver: now, or again if the binding is lost, since Corral has ``bound`` one of its functions.
 
-    A device whose resource no longer has a ``bind`` is not bound again: no list would be set for it.
+    A device whose resource no longer has a ``bind`` is not bound again: Corral would set no list for it.
     """
     return bool(device.bind) and (bool(device.unbound) or any(part in bound for part in device.functions))
 
@@ -128,7 +128,7 @@ def variable(resource: str) -> str:
 
 
 def environment(devices: t.Mapping[str, t.Sequence[Device]]) -> dict[str, str]:
-    """The variables for devices by resource: ids, PCI functions and device files, each list with commas."""
+    """The variables for devices by resource: ids, PCI functions and device files, each as a list with commas."""
     variables = {}
     for resource, held in sorted(devices.items()):
         lists = {
@@ -143,18 +143,18 @@ def environment(devices: t.Mapping[str, t.Sequence[Device]]) -> dict[str, str]:
 
 
 def env_text(devices: t.Mapping[str, t.Sequence[Device]]) -> str:
-    """The text of ``env_file``: the variables for devices."""
+    """The text of an environment file: the variables for devices."""
     return "".join([HEADER, *(f"{name}={value}\n" for name, value in environment(devices).items())])
 
 
 def given_ids(text: t.Optional[str]) -> frozenset[tuple[str, str]]:
-    """The devices that an environment file names: the variable and the id of each."""
+    """The devices that an environment file names: for each device, the variable and the id."""
     rows = (line.partition("=") for line in (text or "").splitlines() if line.startswith(IDS))
     return frozenset((name, one) for name, dummy, ids in rows for one in ids.split(","))
 
 
 def kept_text(now: t.Optional[str], devices: t.Mapping[str, t.Sequence[Device]]) -> t.Optional[str]:
-    """The text of ``env_file`` with those of these devices that it tells of ``now``: the same text where it tells of no other one."""
+    """The text of the environment file for the ``devices`` that its present text ``now`` names; ``now`` itself if it names no others."""
     had = given_ids(now)
     names = {resource: f"{IDS}{variable(resource)}" for resource in devices}
     left = {key: [one for one in group if (names[key], one.id) in had] for key, group in devices.items()}
@@ -163,9 +163,9 @@ def kept_text(now: t.Optional[str], devices: t.Mapping[str, t.Sequence[Device]])
 
 
 class Held(NamedTuple):
-    """The devices of a grant by resource: as they are seen now, or as the keys of a ``missing`` device tell.
+    """The devices of a grant by resource, as they are seen now; a ``missing`` device is made from its keys.
 
-    A key of a missing device that another device has by now is left out. ``others`` are the files of all other devices.
+    A key of a missing device is left out if another device has this key by now. ``others`` are the files of all other devices.
     """
 
     devices: t.Mapping[str, list[Device]]
@@ -180,7 +180,7 @@ def held(granted: t.Sequence[GrantedDevice], seen: t.Mapping[str, t.Iterable[Dev
     missing = tuple(one for one in granted if one.id not in known)
     ids = {one.id for one in granted}
     parts = {key for one in granted for key in filter(is_place, one.keys)}
-    # A device may have another id by now: a place tells that it is the same.
+    # A device may have another id by now: its place shows that it is the same device.
     strange = [one for one in known.values() if one.id not in ids and parts.isdisjoint(one.keys)]
     others = frozenset(key for one in strange for key in (one.id, *one.keys) if key.startswith("/dev/"))
     taken = frozenset(key for one in missing if any(map(is_place, one.keys)) for key in one.keys if key in others)
@@ -191,7 +191,7 @@ def held(granted: t.Sequence[GrantedDevice], seen: t.Mapping[str, t.Iterable[Dev
 
 
 def flat(held: t.Mapping[str, t.Sequence[Device]]) -> list[Device]:
-    """All devices, in the order of their resources."""
+    """All devices, sorted by resource."""
     return [one for dummy, group in sorted(held.items()) for one in group]
 
 
@@ -201,7 +201,7 @@ def to_be_made(devices: t.Iterable[Device]) -> list[str]:
 
 
 def not_seen(granted: GrantedDevice, taken: t.Container[str] = ()) -> Device:
-    """A granted device that is not seen now, with what its keys tell."""
+    """A granted device that is not seen now, made from its keys."""
     return Device(
         id=granted.id,
         numa_node=-1,
@@ -219,9 +219,10 @@ def not_seen(granted: GrantedDevice, taken: t.Container[str] = ()) -> Device:
 
 
 def cdi_name(workload: str, container: str = "") -> str:
-    """The device of a workload, or of a container of a pod, in the CDI spec; "" where CDI has no name for it (it is too long).
+    """The name of the device in the CDI spec for a workload or for a container of a pod; "" if the name is too long for CDI.
 
-    No two workloads have the same name: an underscore that looks like the start of a code becomes a code. A name ends in a letter or digit.
+    No two workloads have the same name: a character that CDI forbids becomes a code (``_2f``), and so does an underscore that looks like
+    the start of a code. A name ends in a letter or digit.
     """
     name = f"{workload}:{container}" if container else workload
     name = re.sub(r"[^A-Za-z0-9_.:-]|_(?=[0-9a-f]{2})|[^A-Za-z0-9]$", lambda match: f"_{ord(match.group()):02x}", name)
@@ -236,12 +237,12 @@ class Spec(NamedTuple):
 
 
 def cdi_file(version: str) -> str:
-    """The spec with the devices that need a version: an engine that does not know the version ignores no other file."""
+    """The file of the spec for the devices that need ``version``: an engine that does not know this version ignores only this file."""
     return f"{CDI_FOLDER}/corral.node-grant{'' if version == VERSION else f'-{version}'}.json"
 
 
 def spec_of(text: t.Optional[str]) -> Spec:
-    """The spec that a text is; an empty one for what Corral did not write."""
+    """The spec that a text contains; an empty spec if Corral did not write the text."""
     try:
         data = json.loads(text or "")
         spec = Spec(data["cdiVersion"] + "", {row["name"]: row["containerEdits"] for row in data["devices"]})
@@ -260,7 +261,7 @@ def node_paths(edits_of_one: object) -> set[str]:
 
 
 def opened(edits_of_one: t.Any) -> set[t.Any]:
-    """What a container gets by containerEdits: device files, and the ids that it is told of."""
+    """The device files that containerEdits give a container, and the devices that its variables name (as in given_ids)."""
     told = edits_of_one.get("env") if isinstance(edits_of_one, dict) else None
     return node_paths(edits_of_one) | given_ids("\n".join(map(str, told)) if isinstance(told, list) else None)
 
@@ -272,19 +273,19 @@ def spec_text(version: str, rows: t.Mapping[str, t.Any]) -> str:
 
 
 def version_of(devices: t.Iterable[Device]) -> str:
-    """The version of a spec with these devices: the newest version of the specs that they come from, or the lowest."""
+    """The version of a spec with these devices: the newest version of the specs that define the devices, at least VERSION."""
     return max([VERSION, *(one.cdi[0] for one in devices if one.cdi)], key=version_key)
 
 
 def version_key(version: str) -> tuple[int, ...]:
-    """A version for comparison; a foreign file may have any text there."""
+    """A version as numbers, to compare versions; the spec of another program may have any text there."""
     return tuple(int(part) if re.fullmatch("[0-9]{1,9}", part) else 0 for part in version.split("."))
 
 
 def edits(devices: t.Mapping[str, t.Sequence[Device]]) -> dict[str, t.Any]:
-    """The containerEdits for devices: their files and variables, and the edits of the specs that they come from.
+    """The containerEdits for devices: their files and variables, and the edits of the specs that define the devices.
 
-    Of two values of a variable the first one counts, in the order of the resources.
+    If a variable has several values, the first value counts, in the order of the resources.
     """
     return {key: rows for key, rows in ((key, distinct(key, rows)) for key, rows in all_edits(devices).items()) if rows}
 
@@ -309,7 +310,7 @@ def hook(path: str, args: t.Sequence[str]) -> dict[str, t.Any]:
 
 
 def conflicts(devices: t.Mapping[str, t.Sequence[Device]]) -> list[str]:
-    """The variables that have several values."""
+    """The variables to which the devices give several values."""
     values: dict[str, set[str]] = {}
     for row in all_edits(devices)["env"]:
         name, dummy, value = str(row).partition("=")
@@ -318,7 +319,7 @@ def conflicts(devices: t.Mapping[str, t.Sequence[Device]]) -> list[str]:
 
 
 def distinct(key: str, rows: t.Iterable[t.Any]) -> list[t.Any]:
-    """The rows of a list of edits without repetitions; of a variable, the first value."""
+    """The rows of a list of edits without repetitions; of several rows for one variable, the first row."""
     by_name: dict[str, t.Any] = {}
     for row in rows:
         name = row.partition("=")[0] if key == "env" and isinstance(row, str) else json.dumps(row, sort_keys=True)

@@ -17,8 +17,8 @@ class HeldDevices:
 
     def __init__(self) -> None:
         self.by_workload: dict[str, tuple[GrantedDevice, ...]] = {}
-        self.holders: dict[str, set[str]] = {}  # the workloads that have a key
-        self.around: dict[str, set[str]] = {}  # the workloads that have a part of a folder in sysfs
+        self.holders: dict[str, set[str]] = {}  # by key, the workloads that have it
+        self.around: dict[str, set[str]] = {}  # by folder in sysfs, the workloads with a device below it
 
     def give(self, workload: str, devices: tuple[GrantedDevice, ...]) -> None:
         """Give a workload these devices and no others."""
@@ -32,7 +32,7 @@ class HeldDevices:
                 holders.setdefault(key, set()).add(workload)
 
     def places(self, devices: t.Iterable[GrantedDevice]) -> tuple[tuple[dict[str, set[str]], t.Iterable[str]], ...]:
-        """The keys of devices with the mapping that counts them; the same for the sysfs folders above them."""
+        """``holders`` with the keys of the devices, and ``around`` with the sysfs folders above the devices."""
         keys = frozenset(key for one in devices for key in (one.id, *one.keys))
         return (self.holders, keys), (self.around, around(key for key in keys if key.startswith("devices/")))
 
@@ -41,7 +41,7 @@ class HeldDevices:
         return any(holder != workload for holder in self.holders.get(key, ()))
 
     def other_shares(self, device: Device, workload: str) -> bool:
-        """Whether another workload has the device, a part of it, or a device that it is a part of."""
+        """Whether another workload has the device, a part of the device, or a device that contains the device."""
         own = device.keys | {device.id}
         if any(self.other_has(key, workload) for key in (*own, *device.within)):
             return True

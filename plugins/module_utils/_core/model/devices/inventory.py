@@ -35,9 +35,9 @@ BRIDGE = "06"
 # The bridges from PCI to PCI, whose driver leaves the IOMMU group to VFIO (driver_managed_dma in drivers/pci/pcie/portdrv.c). The
 # driver of another bridge, such as an ISA bridge, does not.
 PCI_BRIDGE = "0604"
-# Beside VFIO's, the driver that leaves its IOMMU group to VFIO (driver_managed_dma in drivers/pci/pci-stub.c).
+# The driver that leaves its IOMMU group to VFIO, as VFIO's own drivers do (driver_managed_dma in drivers/pci/pci-stub.c).
 STUB = "pci-stub"
-# By convention the CDI device that stands for all the others of its kind.
+# By convention the name of the CDI device that stands for all other devices of its kind.
 CDI_ALL = "all"
 
 # The keys of a match as the profile writes them, by field.
@@ -51,7 +51,7 @@ def match_text(match: Match) -> str:
 
 
 def devices_of(resources: t.Sequence[Resource], seen: Seen) -> Inventory:
-    """The devices of each resource. A device that several resources match belongs to the first of them, and is a problem."""
+    """The devices of each resource. A device that several resources match belongs to the first of them, and ``problems`` name it."""
     owners: dict[str, tuple[int, Device]] = {}
     inner: dict[str, tuple[int, Device]] = {}
     devices: dict[str, tuple[Device, ...]] = {}
@@ -85,9 +85,9 @@ def devices_of(resources: t.Sequence[Resource], seen: Seen) -> Inventory:
 
 
 def granted_elsewhere(granted: t.Iterable[GrantedDevice], inventory: Inventory, seen: Seen) -> tuple[Device, ...]:
-    """The granted devices that no resource has (any more), as far as they are seen: an id tells what to look for.
+    """The devices of the node that were granted and belong to no resource (any more), found by the granted ids.
 
-    A CDI spec may number its devices anew: the identity tells which device was granted.
+    A CDI spec may number its devices anew: then the identity tells which device was granted.
     """
     ids = {one.id for devices in inventory.devices.values() for one in devices}
     devices: dict[str, Device] = {}
@@ -98,14 +98,14 @@ def granted_elsewhere(granted: t.Iterable[GrantedDevice], inventory: Inventory, 
         there = _candidates(Resource(lost.resource, match), seen)
         same = [device for device in there if match.cdi is not None and is_same(lost, device)]
         for device in same or [device for device in there if device.id == lost.id]:
-            # A device that had a file, and has none with its present driver, is not what was granted.
+            # If the granted device had a file, a device whose present driver gives it none is another device.
             if device.id not in ids and (device.files or not any(key.startswith("/dev/") for key in lost.keys)):
                 devices[device.id] = device
     return tuple(devices.values())
 
 
 def unknown(granted: t.Iterable[GrantedDevice], inventory: Inventory) -> list[GrantedDevice]:
-    """The granted devices that no resource has: a device with the same id, if there is one, is another device."""
+    """The granted devices that no resource has. A resource's device with the same id may be another device."""
     known = {one.id: one for devices in inventory.devices.values() for one in devices}
     return [one for one in granted if one.id not in known or not is_still(identity(one), known[one.id])]
 
@@ -116,10 +116,10 @@ def held_back(
     runs: t.Mapping[str, t.Optional[t.AbstractSet[str]]],
     numbers: t.Mapping[str, t.Optional[str]],
 ) -> Inventory:
-    """The devices. Those that a run without a grant may have open are unhealthy.
+    """The inventory; in it a device is unhealthy if a run without a grant may have it open.
 
-    ``runs`` has the files that the list of each run opens (None: there is no list, as of a container). A device without a file is on no
-    list: each of the runs may have it.
+    ``runs``: by name, the files that a run's list of devices opens (None: no list, as for a container). ``numbers``: by path, the number of
+    a device file. A device without a file is on no list, so each of the runs may have it.
     """
     granted = list(granted)
     known = {one.id for one in granted}.difference(one.id for one in unknown(granted, inventory))
@@ -153,7 +153,7 @@ def _where(match: Match) -> str:
 def _candidates(resource: Resource, seen: Seen) -> list[Device]:
     match = resource.match
     if match.path is not None:
-        # /dev/vfio/vfio is opened by every program that uses VFIO, so it is not given to one workload.
+        # Every program that uses VFIO opens /dev/vfio/vfio, so this file is not given to a single workload.
         return [_of_file(one, seen) for one in seen.files.get(match.path, ()) if one.real != VFIO_CONTROL]
     if match.cdi is not None:
         return _of_cdi(match.cdi, seen)
@@ -226,7 +226,7 @@ def _held_bridges(number: int, seen: Seen) -> str:
 
 
 def _of_group(group: list[PciFunction], seen: Seen, require_link: bool = False) -> Device:
-    """An IOMMU group as one device: VFIO opens it only when no other driver has a part of it."""
+    """An IOMMU group as one device: VFIO opens a group only when no other driver has a part of the group."""
     number = group[0].iommu_group
     others = [one for one in group if one.driver not in (None, STUB) and not is_vfio(one.driver)]
     unhealthy = ""
@@ -243,7 +243,7 @@ def _of_group(group: list[PciFunction], seen: Seen, require_link: bool = False) 
 
 
 def functions_to_bind(resources: t.Iterable[Resource], pci: t.Mapping[str, PciFunction]) -> list[PciFunction]:
-    """The functions that may be bound to another driver: all of the IOMMU groups that resources with ``bind`` match."""
+    """The functions that may be bound to another driver: all parts of the IOMMU groups that resources with ``bind`` match."""
     seen = Seen(pci, {})
     functions: dict[str, PciFunction] = {}
     for resource in resources:
@@ -255,12 +255,12 @@ def functions_to_bind(resources: t.Iterable[Resource], pci: t.Mapping[str, PciFu
 
 
 def _is_ready(function: PciFunction) -> bool:
-    """Whether a function need not be bound for VFIO: its driver is VFIO's, or leaves the group to VFIO."""
+    """Whether VFIO can use a function without a new bind: its driver is VFIO's, or leaves the IOMMU group to VFIO."""
     return function.driver == STUB or is_vfio(function.driver)
 
 
 def _to_bind(driver: str, group: list[PciFunction], seen: Seen) -> Device:
-    """An IOMMU group that is bound to a driver once a workload has it. A group that is in use now is not given out."""
+    """An IOMMU group that Corral binds to a driver once a workload has it. A group that is in use now is unhealthy."""
     number = group[0].iommu_group
     device = _of_group(group, seen) if number is not None else _of_functions(group, "")
     others = [one for one in group if not _is_ready(one)]
@@ -301,7 +301,7 @@ def _of_functions(functions: t.Sequence[PciFunction], unhealthy: str, files: tup
 
 
 def _of_file(file: DeviceFile, seen: Seen) -> Device:
-    """The device of a file in /dev; for the file of an IOMMU group, the group."""
+    """The device of a file in /dev; for the file of an IOMMU group, the device is the group."""
     head, dummy, number = file.real.rpartition("/")
     group = _group(int(number), seen) if head == "/dev/vfio" and number.isascii() and number.isdigit() else []
     if group:
@@ -371,6 +371,6 @@ def _keys(files: t.Iterable[DeviceFile]) -> frozenset[str]:
 
 
 def _node(nodes: t.Iterable[int]) -> int:
-    """The common NUMA node; -1 where the nodes differ."""
+    """The common NUMA node; -1 if the nodes differ, or if there are none."""
     known = set(nodes)
     return known.pop() if len(known) == 1 else -1

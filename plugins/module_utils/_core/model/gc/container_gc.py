@@ -23,7 +23,7 @@ class DeadLimits(NamedTuple):
 class Dead(NamedTuple):
     """A dead container, or a pod without a running container.
 
-    ``unit`` is the group that it is counted in: its workload (the kubelet: pod and container name). ``since``: epoch seconds from which
+    ``unit`` is the group in which it is counted: its workload (the kubelet: pod and container name). ``since``: epoch seconds from which
     its age counts. ``left``: its workload left the profile, so all of the unit is removed.
     """
 
@@ -34,7 +34,7 @@ class Dead(NamedTuple):
 
 
 class Pod(NamedTuple):
-    """A pod without dead containers; ``active``: it runs, or has containers. ``left`` as in Dead."""
+    """A pod. ``active``: it runs, has containers, or may be about to start. ``left`` as in Dead."""
 
     id: str
     unit: t.Hashable
@@ -54,7 +54,7 @@ def evict(dead: t.Iterable[Dead], limits: DeadLimits, now: float) -> list[Dead]:
         going += trim(units, limits.per_unit)
     count = sum(map(len, units.values()))
     if 0 <= limits.total < count:
-        # First to the same number in every unit, so that each unit keeps something as long as the total allows it.
+        # First every unit is cut to the same number, so that each unit keeps something as long as the total allows it.
         going += trim(units, max(limits.total // len(units), 1))
         kept = newest_first(item for unit in units.values() for item in unit)
         going += kept[limits.total :]
@@ -70,12 +70,12 @@ def trim(units: t.Mapping[t.Hashable, list[Dead]], most: int) -> list[Dead]:
 
 
 def newest_first(dead: t.Iterable[Dead]) -> list[Dead]:
-    """Sorted by age; items of the same age keep their order."""
+    """The items from the newest on; items of the same age keep their order."""
     return sorted(dead, key=lambda item: -item.since)
 
 
 def evict_pods(pods: t.Iterable[Pod]) -> list[Pod]:
-    """The empty pods that are removed: all of a unit that left, else all but its newest; never an active pod."""
+    """The empty pods that are removed: all pods of a unit whose workload left the profile, else all but the newest; never an active pod."""
     units: dict[t.Hashable, list[Pod]] = {}
     for pod in sorted(pods, key=lambda pod: -pod.since):
         units.setdefault(pod.unit, []).append(pod)

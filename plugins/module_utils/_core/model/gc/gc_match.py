@@ -27,8 +27,8 @@ def keeps_image(patterns: t.Iterable[str], image: ListedImage) -> t.Optional[str
 def means_image(pattern: str, image: ListedImage) -> bool:
     """Whether a pattern matches the image.
 
-    A digest is the image's own, its manifest's, or the beginning of its id; with NAME@sha256:… name and digest must match. A name without
-    a tag matches every tag. A name whose first part is no host matches in any registry: ``tools`` matches ``localhost/tools:1``.
+    A digest matches the image's digest, its manifest's, or the beginning of its id; with NAME@sha256:… name and digest must match. A name
+    without a tag matches every tag. A name whose first part is no host matches in any registry: ``tools`` matches ``localhost/tools:1``.
     """
     name, at, digest = pattern.partition("@")
     if at:
@@ -48,7 +48,7 @@ def ends(image: ListedImage) -> list[str]:
 
 
 def named(pattern: str, name: str) -> bool:
-    """Whether a pattern matches a name of an image: ``registry/path:tag``, or ``…@digest`` of an image that was pulled by digest."""
+    """Whether a pattern matches an image's name: ``registry/path:tag``, or ``…@digest`` if the image was pulled by digest."""
     name = name.partition("@")[0]
     pattern = pattern[: -len(":*")] if pattern.endswith(":*") else pattern
     last = pattern.rpartition("/")[2]
@@ -116,6 +116,6 @@ def kept(item: GcItem, names: t.Iterable[str], labels: t.Iterable[str]) -> bool:
 
 
 def group_of(item: GcItem) -> str:
-    """The group that an item without a workload is counted in: its unit, else its image (a pod: its name)."""
+    """The group in which an item without a workload is counted: its unit, else its image (a pod: its name)."""
     unit = next((labels[UNIT_LABEL] for labels in labels_of(item) if labels.get(UNIT_LABEL)), "")
     return unit or (f"pod {item.pod.name}" if item.pod else item.containers[0].image_name or item.containers[0].image)

@@ -17,7 +17,7 @@ from ..values.records import NamedTuple
 from ..workload.match_kinds import MATCH_KINDS
 
 LATEST = 1 << 53  # A float has each whole second below it; JSON's Infinity and NaN are not below it.
-SLEWED = 60.0  # A clock that is off by less is corrected gradually, which changes no age.
+SLEWED = 60.0  # s; a clock that is off by less is corrected gradually, which changes no age
 
 
 class ImageUse(NamedTuple):
@@ -36,8 +36,9 @@ class Clock(NamedTuple):
 
 
 class Records(NamedTuple):
-    """``since``: when observation began. ``observed``: until when Podman's events are known. ``images``: by user and id. ``workloads``: as
-    declared, with those that left the profile. ``clock``: when the records were written."""
+    """``since``: when observation began. ``observed``: until when Podman's events are known. ``images``: by user and id. ``workloads``: the
+    declared workloads, and former workloads that still have containers. ``clock``: when the records were written.
+    """
 
     since: float
     images: dict[str, dict[str, ImageUse]]
@@ -47,7 +48,7 @@ class Records(NamedTuple):
 
 
 def read(data: object, clock: Clock) -> Records:
-    """The records with their times by the present clock; data of another form is left out."""
+    """The records; if the clock was set since, their times are corrected. Data of another form is left out."""
     records = Records(clock.now, {}, (), clock)
     if not isinstance(data, dict) or not is_time(data.get("since")):
         return records
@@ -64,7 +65,7 @@ def read(data: object, clock: Clock) -> Records:
 
 
 def to_data(records: Records) -> dict[str, t.Any]:
-    """As plain JSON data."""
+    """The records as JSON data."""
     return {
         "since": records.since,
         "looked": records.observed,
@@ -75,7 +76,7 @@ def to_data(records: Records) -> dict[str, t.Any]:
 
 
 def set_by(kept: object, clock: Clock) -> float:
-    """The seconds by which the clock was set since the records were written: ages do not count them.
+    """The seconds by which the clock was set since the records were written: they do not count as age.
 
     After a reboot only a clock that was set back can be recognised.
     """
@@ -92,12 +93,12 @@ def is_time(value: object) -> bool:
 
 
 def mapping(value: object) -> dict[str, t.Any]:
-    """The mapping, or an empty one."""
+    """The value if it is a mapping, else an empty mapping."""
     return value if isinstance(value, dict) else {}
 
 
 def use(row: object, off: float) -> t.Optional[ImageUse]:
-    """The times of an image, by a clock that was set by ``off`` since; None for a row of another form."""
+    """The times of an image, corrected for a clock that was set by ``off`` seconds; None for a row of another form."""
     if not isinstance(row, list) or len(row) != 2 or not is_time(row[0]) or not (row[1] is None or is_time(row[1])):
         return None
     return ImageUse(row[0] + off, None if row[1] is None else row[1] + off)
@@ -126,7 +127,7 @@ def seen(
 
 
 def noted(uses: t.Mapping[str, ImageUse], used: t.Mapping[str, float], now: float) -> dict[str, ImageUse]:
-    """The known times, updated by those of ``used``."""
+    """The known times, updated with the times in ``used``."""
     return seen(uses, [*uses, *used], used, now)
 
 

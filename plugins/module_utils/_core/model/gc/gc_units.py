@@ -30,8 +30,8 @@ def units(gc: GC, metrics: str = METRICS_DIR) -> dict[str, str]:
         TIMER: timer_text("collect images and dead containers", seconds, seconds),
         SERVICE: HEADER
         + SERVICE_TEXT.format(run=run, memory=512 + 128 * len(gc.users))
-        # All of /run: /run/corral may have to be made. Root's storage may be in a home, and its file system is measured. Another user owns
-        # the folder for metrics.
+        # All of /run, since /run/corral may have to be made. Homes are readable, to measure the file system of root's storage there.
+        # CAP_DAC_OVERRIDE, since another user owns the folder for metrics.
         + confined(f"/run{folder}", home="read-only", capabilities="CAP_DAC_OVERRIDE"),
     }
 

@@ -63,8 +63,8 @@ def too_old(
 ) -> list[Image]:
     """The candidates that were not used for longer than ``max_age``.
 
-    ``watched``: for how many seconds uses have been observed; until that exceeds ``max_age`` the ages are unknown. ``protect`` keeps
-    young images, and lets the age of images that were never used begin when they were first seen; the kubelet does neither.
+    ``watched``: for how many seconds uses have been observed; the ages are known once this exceeds ``max_age``. ``protect`` keeps young
+    images, and lets the age of images that were never used begin when they were first seen; the kubelet does neither.
     """
     if not limits.max_age or watched <= limits.max_age:
         return []
@@ -81,7 +81,7 @@ def unused_since(image: Image, *, from_first: bool) -> float:
 
 
 def used_percent(capacity: int, available: int) -> int:
-    """How full a file system is, rounded as the kubelet rounds. Raises ValueError where the capacity is 0."""
+    """How full a file system is, rounded as the kubelet rounds. Raises ValueError for a capacity of 0."""
     if capacity <= 0:
         raise ValueError("the file system says that it has no capacity")
     return 100 - min(available, capacity) * 100 // capacity
@@ -97,7 +97,7 @@ def bytes_to_free(capacity: int, available: int, limits: ImageLimits) -> t.Optio
 def free(images: t.Iterable[Image], need: float, limits: ImageLimits, now: float, remove: Remove) -> int:
     """Remove candidates in their order until ``need`` bytes are freed. Returns the freed bytes.
 
-    The caller does not call this with a ``need`` of 0, where the kubelet still removes the first image.
+    The caller does not call this with a ``need`` of 0, for which the kubelet still removes the first image.
     """
     gained = 0
     for image in images:

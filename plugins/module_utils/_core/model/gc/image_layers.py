@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import typing as t
 
-# The keys of the storage's lists.
+# The keys that are read from the storage's lists.
 IMAGE, LAYER = ("id", "layer", "mapped-layers"), ("id", "parent", "diff-size")
 MOST = 1_000_000  # layers of all images together; 10,000 images of 30 layers have a third of that
 
@@ -59,9 +59,9 @@ def chain(parents: t.Mapping[str, str], tops: t.Sequence[str]) -> frozenset[str]
 
 
 def read(images: object, layers: object) -> Layers:
-    """The layers by the lists of the storage (images.json and layers.json of containers/storage).
+    """The layers that the storage's lists name (images.json and layers.json of containers/storage).
 
-    Raises ValueError where the lists have another form.
+    Raises ValueError for lists of another form.
     """
     parents: dict[str, str] = {}
     sizes: dict[str, int] = {}

@@ -38,7 +38,7 @@ NUMBERS = frozenset(key for key, kind in _KINDS.items() if kind == "int")
 
 
 def plain(value: t.Any) -> t.Any:
-    """What YAML gave as JSON has it: each key a text, and each value that JSON has no form for. Raises ValueError."""
+    """The data of a YAML file as JSON has it: each key is a text, and so is a value for which JSON has no form. Raises ValueError."""
     left = [MOST]
 
     def as_json(one: t.Any, depth: int) -> t.Any:
@@ -62,7 +62,7 @@ def key_of(key: t.Any) -> str:
 
 
 def unfit(data: t.Mapping[str, t.Any]) -> list[str]:
-    """The keys whose values are of another kind than the kubelet's, with which it does not start."""
+    """A message for each key whose value is of another kind than the kubelet's: the kubelet does not start with it."""
     found = []
     for key, value in data.items():
         if value is None:

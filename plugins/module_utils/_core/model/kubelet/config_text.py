@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The text of a kubelet's configuration: a drop-in of Corral's own, and a file of others in which some keys are changed.
+"""The text of a kubelet's configuration: Corral's own drop-in, or another program's file in which Corral changes some keys.
 
-In a file of others only the lines of the changed keys differ: comments, order, blanks and all other keys stay as they are, byte by
-byte. Whether the result says what it should is for the caller to check: it can parse YAML.
+In another program's file only the lines of the changed keys differ: comments, order, blanks and all other keys stay as they are, byte by
+byte. The caller checks the data of the result, since it can parse YAML.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..values import yaml_text
 from ..values.records import NamedTuple
 from .kubelet_config import API_VERSION, KIND
 
-# A key at the beginning of a line, plain or in quotes, and the colon that makes it one.
+# A key at the beginning of a line, plain or in quotes, and the colon after it.
 _KEY = re.compile(r"""(?:"([^"\\]+)"|'([^']+)'|([A-Za-z0-9_.-]+))[ \t]*:(?:[ \t\r]|$)""")
 _LIST_ITEM = re.compile(r"-(?:[ \t]|$)")
 _MARKER = re.compile(r"(?:---|\.\.\.)(?:[ \t\r]|$)")
@@ -30,7 +30,7 @@ class NotEditable(ValueError):
 
 
 class Block(NamedTuple):
-    """A key of the top level: its name, its first line and the one after its last (both from 0)."""
+    """A key of the top level: its name, its first line, and the line after its last line (both from 0)."""
 
     key: str
     first: int
@@ -43,7 +43,7 @@ def drop_in(patch: t.Mapping[str, t.Any]) -> str:
 
 
 def changed(text: str, keys: t.Mapping[str, t.Optional[str]]) -> str:
-    """The text with these keys, each with the lines of its own (of key_lines() or blocks_of()); None removes a key. New keys come last.
+    """The text with these lines for each of the keys (from key_lines() or blocks_of()); None removes a key. New keys come last.
 
     Raises NotEditable.
     """
@@ -67,14 +67,14 @@ def key_lines(key: str, value: t.Any) -> str:
 
 
 def blocks_of(text: str, keys: t.Iterable[str]) -> dict[str, t.Optional[str]]:
-    """The lines of these keys as they are; None for one that is not there. Raises NotEditable."""
+    """The lines of these keys as they are; None for a missing key. Raises NotEditable."""
     lines = text.splitlines(keepends=True)
     found = {block.key: "".join(lines[block.first : block.end]) for block in blocks(lines)}
     return {key: found.get(key) for key in keys}
 
 
 def blocks(lines: t.Sequence[str]) -> list[Block]:
-    """The keys of the top level in the order of the file. Raises NotEditable for what is no block mapping, as JSON."""
+    """The keys of the top level in the order of the file. Raises NotEditable for a text that is no block mapping, such as JSON."""
     starts: list[tuple[str, int]] = []
     end = end_of(lines)
     for number, line in enumerate(lines[:end]):
@@ -92,7 +92,7 @@ def blocks(lines: t.Sequence[str]) -> list[Block]:
     found = []
     for index, (key, first) in enumerate(starts):
         last = starts[index + 1][1] if index + 1 < len(starts) else end
-        # Blank lines and comments before the next key belong to that one.
+        # Blank lines and comments before the next key belong to the next key.
         while last > first + 1 and not within(lines[last - 1]):
             last -= 1
         found.append(Block(key, first, last))
@@ -105,5 +105,5 @@ def within(line: str) -> bool:
 
 
 def end_of(lines: t.Sequence[str]) -> int:
-    """Where the document ends: at its end marker, else after its last line."""
+    """The number of the line where the document ends: its end marker, else the line after its last line."""
     return next((number for number, line in enumerate(lines) if re.match(r"\.\.\.(?:[ \t\r]|$)", line)), len(lines))

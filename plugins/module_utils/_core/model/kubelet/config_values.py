@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The amounts in a kubelet's configuration, read as it reads them: quantities, thresholds, times, bools, CPU lists.
+"""The amounts in a kubelet's configuration, read as the kubelet reads them: quantities, thresholds, times, bools, CPU lists.
 
 Two values that mean the same are equal here, however they are written: a comparison by text would restart kubelets for nothing.
 """
@@ -51,7 +51,7 @@ def seconds(value: object) -> t.Optional[fractions.Fraction]:
 
 
 def amount(value: object) -> t.Optional[quantity.Quantity]:
-    """A quantity; None where there is none, or what is none."""
+    """A value as a quantity; None for any other value."""
     if value is None or isinstance(value, bool):
         return None
     try:
@@ -61,19 +61,19 @@ def amount(value: object) -> t.Optional[quantity.Quantity]:
 
 
 def units(value: object) -> int:
-    """A quantity in whole units; 0 where there is none."""
+    """A quantity in whole units; 0 for any other value."""
     found = amount(value)
     return 0 if found is None else found.value()
 
 
 def milli(value: object) -> int:
-    """A quantity in thousandths; 0 where there is none."""
+    """A quantity in thousandths; 0 for any other value."""
     found = amount(value)
     return 0 if found is None else found.milli()
 
 
 def percent(value: object) -> t.Optional[fractions.Fraction]:
-    """A share such as ``10%`` in percent; None for what is none."""
+    """A share such as ``10%`` in percent; None for any other value."""
     text = str(value).strip()
     try:
         return fractions.Fraction(text[:-1]) if text.endswith("%") else None
@@ -84,8 +84,8 @@ def percent(value: object) -> t.Optional[fractions.Fraction]:
 def threshold(value: object, capacity: int) -> int:
     """An eviction threshold in units of a resource of this capacity, as the kubelet computes it.
 
-    A share is a float32 there, of which the product with the capacity is cut: 10% of 64Gi are 102 bytes more than a tenth, and
-    reservedMemory must have them (pkg/kubelet/eviction/helpers.go, parsePercentage; api/types.go, GetThresholdQuantity). 100% is no
+    The kubelet holds a share as a float32, and cuts its product with the capacity: 10% of 64Gi are 102 bytes more than a tenth, and
+    reservedMemory must have these bytes (pkg/kubelet/eviction/helpers.go, parsePercentage; api/types.go, GetThresholdQuantity). 100% is no
     threshold.
     """
     share = percent(value)
@@ -105,7 +105,7 @@ def is_on(value: object) -> bool:
 
 
 def meaning(key: str, value: t.Any) -> t.Any:
-    """A value of a top-level key in a form in which equal ones are equal. What cannot be read stays as it is."""
+    """A value of a top-level key in a form in which values of the same meaning are equal. A value that cannot be read stays as it is."""
     if isinstance(value, dict):
         kept = {name: one for name, one in value.items() if one is not None}
         found = {name: meaning_in(key, one) for name, one in kept.items()}
@@ -131,7 +131,7 @@ def meaning(key: str, value: t.Any) -> t.Any:
 
 
 def meaning_in(key: str, value: t.Any) -> t.Any:
-    """A value within a map; None for an option that is off, which is the same as one that is not there."""
+    """A value within a map; None for an option that is off, as for a missing option."""
     if key in OPTIONS:
         return None if str(value) in FALSE else True if str(value) in TRUE else str(value)
     if key == "evictionSoftGracePeriod":
@@ -148,7 +148,7 @@ def meaning_in(key: str, value: t.Any) -> t.Any:
 
 
 def reserved_memory(rows: t.Sequence[t.Any]) -> t.Any:
-    """reservedMemory by NUMA node and kind; the rows as they are where they cannot be read."""
+    """reservedMemory by NUMA node and kind; the rows as they are if they cannot be read."""
     found: dict[int, dict[str, int]] = {}
     try:
         for row in rows:

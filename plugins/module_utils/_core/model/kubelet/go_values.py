@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """Go's values as the kubelet's state files need them: decoded from JSON as encoding/json does, printed as go-spew does.
 
-A checksum of the kubelet is FNV-1a (32 bit) over the ``%#v`` text of a struct (pkg/kubelet/checkpointmanager/checksum,
-pkg/util/hash). A type here knows both: what JSON it takes, and how its values are printed.
+A checksum of the kubelet is FNV-1a (32 bit) over the ``%#v`` text of a struct (pkg/kubelet/checkpointmanager/checksum, pkg/util/hash). A
+Type knows both: the JSON that it takes, and how its values are printed.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ INT_BITS, UINT_BITS = 63, 64
 
 
 class GoError(ValueError):
-    """What encoding/json says of a text that does not fit, in its words."""
+    """The error of encoding/json for a text that does not fit, in its words."""
 
 
 class Type(abc.ABC):
     """A Go type. ``name`` is what go-spew prints before a value whose type is not known from its surroundings."""
 
     name = ""
-    json_name = ""  # as encoding/json names it in its errors
+    json_name = ""  # the name of the type in errors of encoding/json
 
     def zero(self) -> t.Any:
         """The value of a field that JSON does not mention."""
@@ -41,7 +41,7 @@ class Type(abc.ABC):
 
     @abc.abstractmethod
     def text(self, value: t.Any) -> str:
-        """The value without its type's name."""
+        """The text of a value, without its type's name."""
 
     def refuse(self, data: t.Any, path: str) -> GoError:
         """The error for JSON of another kind."""
@@ -122,7 +122,7 @@ class Bytes(Type):
 
 
 class Slice(Type):
-    """A list of one type; None is Go's nil, which is not an empty one."""
+    """A list of one type; None is Go's nil, which is not an empty list."""
 
     def __init__(self, name: str, of: Type) -> None:
         self.name = self.json_name = name
@@ -140,7 +140,7 @@ class Slice(Type):
 
 
 class Map(Type):
-    """A map with keys of text or (``numbered``) whole numbers; None is Go's nil, which is not an empty one."""
+    """A map with keys of text or (``numbered``) whole numbers; None is Go's nil, which is not an empty map."""
 
     def __init__(self, name: str, of: Type, *, numbered: bool = False) -> None:
         self.name = self.json_name = name
@@ -190,7 +190,7 @@ class CpuSet(Type):
 
 
 class Field(NamedTuple):
-    """A field: Go's name, its key in JSON, its type. ``made``: the reader makes it empty, so that it is never nil unless JSON says null."""
+    """A field: Go's name, its key in JSON, its type. ``made``: it begins empty, so that it is nil only if JSON says null."""
 
     name: str
     key: str
@@ -199,7 +199,7 @@ class Field(NamedTuple):
 
 
 class Struct(Type):
-    """A struct; ``pointer`` is how go-spew prints one that is reached by a pointer inside a map."""
+    """A struct; ``pointer``: go-spew prints it as reached by a pointer inside a map."""
 
     def __init__(self, name: str, fields: t.Sequence[Field], *, pointer: bool = False) -> None:
         self.name = name
@@ -229,7 +229,7 @@ class Struct(Type):
         return found
 
     def field(self, key: str) -> t.Optional[Field]:
-        """The field of a key of JSON: the exact one, else whatever the case of its letters."""
+        """The field for a key of JSON: the exact key, else the same letters in any case."""
         exact = (one for one in self.fields if one.key == key)
         return next(exact, None) or next((one for one in self.fields if one.key.lower() == key.lower()), None)
 
@@ -268,7 +268,7 @@ def parse(text: str) -> t.Any:
         raise GoError("exceeded max depth") from None
 
 
-# What Python's decoder says, and what encoding/json says of the character there.
+# The messages of Python's decoder, and the words of encoding/json about the character there.
 CONTEXTS = {
     "Expecting value": "looking for beginning of value",
     "Expecting property name enclosed in double quotes": "looking for beginning of object key string",
@@ -291,7 +291,7 @@ def syntax_error(text: str, error: json.JSONDecodeError) -> str:
 
 
 def quoted(character: str) -> str:
-    """A character as strconv.QuoteRune has it, of those that are met in JSON."""
+    """A character as strconv.QuoteRune writes it, for the characters that JSON errors name."""
     known = {"'": r"'\''", '"': "'\"'", "\x00": r"'\x00'", "\n": r"'\n'", "\t": r"'\t'"}
     return known.get(character, f"'{character}'")
 

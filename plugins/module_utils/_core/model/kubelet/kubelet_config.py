@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """The configuration that a kubelet uses: its file, its drop-ins in their order, its flags, its defaults.
 
-Kubelet 1.36: drop-ins of --config-dir are JSON merge patches (RFC 7386) over --config, what both leave unset has a default
+Kubelet 1.36: drop-ins of --config-dir are JSON merge patches (RFC 7386) over --config, a key that both leave unset has a default
 (pkg/kubelet/apis/config/v1beta1/defaults.go), and flags win over all of these.
 """
 
@@ -23,7 +23,7 @@ from .kubelet_options import CONFIGURATION, NEWEST
 API_VERSION, KIND = "kubelet.config.k8s.io/v1beta1", "KubeletConfiguration"
 DEFAULT, THRESHOLDS = "default", "evictionHard"
 
-# Of the keys that concern a node's resources. An empty text counts as unset, an empty map or list does not.
+# The defaults of the keys that concern a node's resources. An empty text counts as unset, an empty map or list does not.
 DEFAULTS: dict[str, t.Any] = {
     "cgroupDriver": "cgroupfs",
     "cgroupsPerQOS": True,
@@ -61,7 +61,7 @@ DEFAULTS: dict[str, t.Any] = {
     "topologyManagerScope": "container",
 }
 
-# Numbers and durations of Go that cannot be nil.
+# The keys of numbers and durations that cannot be nil in Go: 0 counts as unset.
 ZERO_IS_UNSET = (
     "cpuManagerReconcilePeriod",
     "evictionPressureTransitionPeriod",
@@ -70,10 +70,10 @@ ZERO_IS_UNSET = (
     "maxPods",
     "nodeStatusUpdateFrequency",
 )
-# Lists that have a default, which an empty one turns off.
+# The lists that have a default; an empty list turns the default off.
 LISTS = ("enforceNodeAllocatable",)
 
-# Flags that set a key: the key, and how the text is read (see FLAG_KINDS). Of cmd/kubelet/app/options/options.go.
+# The flags that set a key: the key, and how the text is read (see FLAG_KINDS). Source: cmd/kubelet/app/options/options.go.
 FLAGS: dict[str, tuple[str, str]] = {
     "allowed-unsafe-sysctls": ("allowedUnsafeSysctls", "list"),
     "cgroup-driver": ("cgroupDriver", "text"),
@@ -119,7 +119,7 @@ FLAGS: dict[str, tuple[str, str]] = {
     "topology-manager-policy-options": ("topologyManagerPolicyOptions", "map"),
     "topology-manager-scope": ("topologyManagerScope", "text"),
 }  # fmt: skip
-# Flags without a value of their own.
+# The flags that need no value.
 BOOLEANS = frozenset(name for name, (dummy, kind) in FLAGS.items() if kind == "bool")
 TRUE, FALSE = ("1", "t", "T", "true", "TRUE", "True"), ("0", "f", "F", "false", "FALSE", "False")
 
@@ -129,7 +129,7 @@ Path = tuple[str, ...]
 
 
 class Layer(NamedTuple):
-    """One source of configuration: where it is, and its data; whether it is a file of --config-dir."""
+    """One source of configuration: where it is, its data, and whether it is a file of --config-dir."""
 
     origin: str
     data: t.Mapping[str, t.Any]
@@ -144,14 +144,14 @@ class Setting(NamedTuple):
 
 
 class Config(NamedTuple):
-    """What is in force, nested as in a file; each leaf's origin by its path; what was found wrong on the way."""
+    """The configuration in force: its data, nested as in a file; the origin of each leaf, by path; the problems that were found."""
 
     data: dict[str, t.Any]
     origins: t.Mapping[Path, str]
     problems: tuple[str, ...] = ()
 
     def get(self, *path: str) -> t.Any:
-        """The value at a path; None where it is not set."""
+        """The value at a path; None if it is not set."""
         found: t.Any = self.data
         for key in path:
             found = found.get(key) if isinstance(found, dict) else None
@@ -188,8 +188,8 @@ def effective(
 ) -> Config:
     """The configuration in force: --config and its drop-ins in their order, defaults (DEFAULTS) below them, flags over all.
 
-    A flag replaces its key as a whole; of featureGates it sets those it names. Thresholds have defaults in --config alone: drop-ins are
-    merged over these, and without --config there are none (cmd/kubelet/app/server.go, loadConfigFile and mergeKubeletConfigurations).
+    A flag replaces its key as a whole, but in featureGates only the gates that it names. Only --config gets default thresholds, over which
+    drop-ins are merged; without --config there are none (cmd/kubelet/app/server.go, loadConfigFile and mergeKubeletConfigurations).
     """
     data: dict[str, t.Any] = {}
     origins: dict[Path, str] = {}
@@ -219,7 +219,7 @@ def effective(
 
 
 def add_thresholds(data: dict[str, t.Any], origins: dict[Path, str], defaults: t.Mapping[str, t.Any]) -> None:
-    """Add all default thresholds where none is set; with mergeDefaultEvictionSettings add those that are not set."""
+    """Add all default thresholds if no threshold is set; with mergeDefaultEvictionSettings add the thresholds that are not set."""
     known, found = defaults.get(THRESHOLDS) or {}, data.get(THRESHOLDS)
     if found in (None, ""):
         found = {}
@@ -232,7 +232,7 @@ def add_thresholds(data: dict[str, t.Any], origins: dict[Path, str], defaults: t
 
 
 def record(origins: dict[Path, str], at: Path, patch: t.Any, origin: str) -> None:
-    """Record a patch's origin for each leaf that it sets, and forget those that it replaces or deletes."""
+    """Record a patch's origin for each leaf that it sets, and forget the leaves that it replaces or deletes."""
     if isinstance(patch, dict) and (patch or not at or has_leaves(origins, at)):
         origins.pop(at, None)
         for key, value in patch.items():
@@ -255,7 +255,7 @@ def forget(origins: dict[Path, str], at: Path) -> None:
 
 
 def unknown_keys(files: t.Iterable[Layer]) -> list[str]:
-    """The keys of the top level that no kubelet known here has, each with its file. A kubelet ignores them, and logs that."""
+    """A message for each top-level key that no kubelet up to 1.NEWEST has. A kubelet ignores such a key, and logs it."""
     return [
         f"{layer.origin}: {key}: no key of a KubeletConfiguration up to 1.{NEWEST}: misspelt, or newer; the kubelet ignores one that it "
         "does not know"
@@ -271,7 +271,7 @@ AGAIN = "\0"  # between the texts of a flag that is given several times: no word
 
 
 def flags_of(arguments: t.Sequence[str]) -> dict[str, str]:
-    """The flags of a command line, by their names without dashes. Of one that sets no key the last text counts."""
+    """The flags of a command line, by their names without dashes. Of a flag that sets no key, the last text counts."""
     found: dict[str, str] = {}
     todo = list(arguments)
     while todo:
@@ -291,9 +291,9 @@ def flags_of(arguments: t.Sequence[str]) -> dict[str, str]:
 
 
 def flag_layers(flags: t.Mapping[str, str]) -> tuple[list[Layer], list[str]]:
-    """The keys that flags set, each a layer named after its flag, and what is wrong with those that cannot be read.
+    """The keys that flags set, as a layer for each flag, and the problems of the flags that cannot be read.
 
-    What a flag sets it sets over the files as a whole; a flag that is given again adds to a map or a list, and replaces all else.
+    A flag replaces the value of the files as a whole; if it is given again, it adds to a map or a list, and replaces any other value.
     """
     layers: list[Layer] = []
     problems: list[str] = []
@@ -313,8 +313,8 @@ def flag_layers(flags: t.Mapping[str, str]) -> tuple[list[Layer], list[str]]:
 
 
 def of_flag(kind: str, texts: t.Sequence[str]) -> t.Any:
-    """What a flag sets with these texts, in their order; None for nothing. Raises ValueError."""
-    if kind == "memory" and "" in texts:  # Once it is given without a text it takes none any more.
+    """The value that a flag sets with these texts, in their order; None if it sets nothing. Raises ValueError."""
+    if kind == "memory" and "" in texts:  # After an empty text the kubelet takes no other text.
         if "" in texts[:-1]:
             raise ValueError(texts)
         texts = texts[:-1]
@@ -334,12 +334,12 @@ def as_bool(text: str) -> bool:
 
 
 def as_map(text: str, between: str = "=") -> dict[str, str]:
-    """``a=1,b=2``. Raises ValueError."""
+    """``a=1,b=2`` as a map. Raises ValueError."""
     return {name: value for part in text.split(",") if part for name, value in as_pair(part, between).items()}
 
 
 def as_pair(text: str, between: str = "=") -> dict[str, str]:
-    """``a=1``: a comma is part of the value. Raises ValueError."""
+    """``a=1`` as a map; a comma is part of the value. Raises ValueError."""
     name, separator, value = text.partition(between)
     if not separator:
         raise ValueError(text)
@@ -347,17 +347,17 @@ def as_pair(text: str, between: str = "=") -> dict[str, str]:
 
 
 def as_option(text: str) -> dict[str, str]:
-    """An option of the CPU manager: one each time. Raises ValueError for several, of which the kubelet makes one value."""
+    """An option of the CPU manager. Raises ValueError for several options, which the kubelet would take for one value."""
     if "," in text:
         raise ValueError(text)
     return as_pair(text)
 
 
 def as_list(text: str) -> list[str]:
-    """``a,b``, as a line of CSV. Raises ValueError."""
+    """``a,b``, a line of CSV, as a list. Raises ValueError."""
     if '"' not in text:
         return text.split(",") if text else []
-    import csv  # Hardly a command line has quotes that are the kubelet's.
+    import csv  # A kubelet's command line hardly ever has quotes.
 
     try:
         return next(csv.reader([text], strict=True))
@@ -366,13 +366,13 @@ def as_list(text: str) -> list[str]:
 
 
 def as_memory(text: str) -> list[dict[str, t.Any]]:
-    """``0:memory=1Gi,hugepages-1Gi=2Gi;1:memory=2Gi``. Raises ValueError."""
+    """``0:memory=1Gi,hugepages-1Gi=2Gi;1:memory=2Gi`` as the rows of reservedMemory. Raises ValueError."""
     found = []
     for part in text.split(";"):
         node, *rest = part.split(":")
         if len(rest) != 1 or not _NODE.fullmatch(node):
             raise ValueError(text)
-        limits = dict(row.split("=") for row in rest[0].split(","))  # Other than two parts are a ValueError.
+        limits = dict(row.split("=") for row in rest[0].split(","))  # A row without exactly one "=" is a ValueError.
         if not all(kind == "memory" or kind.startswith("hugepages-") for kind in limits):
             raise ValueError(text)
         if any(config_values.amount(size) is None for size in limits.values()):

@@ -31,7 +31,7 @@ class Difference(NamedTuple):
 
 
 def changing(now: Config, then: Config, keys: t.Optional[t.Container[str]] = None) -> list[Difference]:
-    """The keys (None: all) whose values differ between the configuration in force and the one that is planned."""
+    """The keys (None: all) whose values differ between the configuration in force and the planned configuration."""
     return [
         Difference(key, shown(now.get(key)), shown(then.get(key)), origin_of(now, key))
         for key in sorted(now.data.keys() | then.data.keys())
@@ -40,12 +40,12 @@ def changing(now: Config, then: Config, keys: t.Optional[t.Container[str]] = Non
 
 
 def running_otherwise(config: Config, running: t.Mapping[str, t.Any]) -> list[Difference]:
-    """The keys that a kubelet says that it uses otherwise than files, flags and defaults make them.
+    """The keys whose values a running kubelet reports differently from its files, flags and defaults.
 
-    It says more than those: nested settings are filled with defaults, and a key that is zero or empty is left out.
+    The kubelet fills nested settings with defaults, and leaves out a key that is zero or empty: neither is a difference.
     """
     reported = {
-        # In these maps each entry counts, so that one which only the kubelet has is a difference.
+        # In these maps each entry counts, so that an entry which only the kubelet has is a difference.
         key: running[key] if key in MAPS and running.get(key) else as_configured(value, running.get(key))
         for key, value in config.data.items()
     }
@@ -53,7 +53,7 @@ def running_otherwise(config: Config, running: t.Mapping[str, t.Any]) -> list[Di
 
 
 def as_configured(configured: t.Any, running: t.Any) -> t.Any:
-    """What a kubelet says of a setting, without what it adds to it."""
+    """The kubelet's report on a setting, without the entries that the kubelet adds."""
     if isinstance(configured, dict) and isinstance(running, dict):
         return {name: as_configured(value, running.get(name)) for name, value in configured.items()}
     return configured if running is None and not configured else running
@@ -62,7 +62,7 @@ def as_configured(configured: t.Any, running: t.Any) -> t.Any:
 def overridden(
     then: Config, wanted: t.Mapping[str, t.Any], files: t.Sequence[Layer] = (), own: str = ""
 ) -> list[Difference]:
-    """The keys that are not as wanted even once Corral's file ``own`` has them, among these files. A null of a later one deletes them."""
+    """The keys that are not as wanted even with Corral's file ``own``, which is among the files. A null in a later file deletes a key."""
     found = []
     for key, value in wanted.items():
         actual = then.get(key)
@@ -90,7 +90,7 @@ def same(key: str, one: t.Any, other: t.Any) -> bool:
 
 
 def origin_of(config: Config, key: str, wanted: t.Any = None) -> str:
-    """What sets a key; of a map, what sets the first value in it that is not as wanted. Feature gates of others may be anything."""
+    """The origin of a key; of a map, the origin of the first value that is not as wanted. Gates that are not wanted may be anything."""
     origins = {path: origin for path, origin in config.origins.items() if path[0] == key}
     if isinstance(wanted, dict):
         for path, origin in sorted(origins.items()):
@@ -101,7 +101,7 @@ def origin_of(config: Config, key: str, wanted: t.Any = None) -> str:
 
 
 def shown(value: t.Any) -> t.Optional[str]:
-    """A value as text; None for one that is not set."""
+    """A value as text; None for a value that is not set."""
     if value is None or isinstance(value, str):
         return value
     return json.dumps(value, sort_keys=True)

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The kubelet's words for what Corral configures, and since which version (1.MINOR) it knows each of them.
+"""The kubelet's words for what Corral configures, and the version (1.MINOR) that introduced each word.
 
-Kubernetes, pkg/features/kube_features.go, pkg/kubelet/cm/cpumanager/policy_options.go, pkg/kubelet/cm/topologymanager/policy_options.go
-and pkg/kubelet/apis/config/validation. Corral supports kubelets from 1.28 on.
+Source: Kubernetes, pkg/features/kube_features.go, pkg/kubelet/cm/cpumanager/policy_options.go,
+pkg/kubelet/cm/topologymanager/policy_options.go and pkg/kubelet/apis/config/validation. Corral supports kubelets from 1.28 on.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ SIGNALS = (
     "allocatableMemory.available",
 )
 
-# Gates of whole groups of options: those of alpha maturity are off by default, those of beta are on.
+# The gates of each manager's alpha options, off by default; the gates of its beta options are on.
 CPU_ALPHA, TOPOLOGY_ALPHA = "CPUManagerPolicyAlphaOptions", "TopologyManagerPolicyAlphaOptions"
 
 
 class Since(NamedTuple):
-    """The minor versions in which something came, and from which on it needs no gate any more; ``gate`` is what it needs until then."""
+    """The minor version that introduced a word, and the version from which on it needs no gate; ``gate``: its gate until then."""
 
     came: int
     free: int
     gate: str = ""
 
     def known(self, minor: int) -> bool:
-        """Whether a version has it."""
+        """Whether a version knows the word."""
         return minor >= self.came
 
     def gate_of(self, minor: int) -> str:
-        """The gate that has to be set for it in a version; "" where none is needed."""
+        """The gate that the word needs in a version; "" if it needs none."""
         return self.gate if self.came <= minor < self.free else ""
 
 
@@ -77,7 +77,7 @@ WORDS = {
 
 
 def version(text: str) -> t.Optional[tuple[int, int]]:
-    """What ``kubelet --version`` prints: ``Kubernetes v1.30.2+k3s1`` → (1, 30); None for any other text."""
+    """The version in the output of ``kubelet --version``: ``Kubernetes v1.30.2+k3s1`` → (1, 30); None for any other text."""
     match = _VERSION.match(text)
     return (int(match.group(1)), int(match.group(2))) if match else None
 

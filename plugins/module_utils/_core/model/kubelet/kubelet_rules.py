@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Contradictions in a kubelet's configuration: what it would not start with, and what would not work on this machine.
+"""Contradictions in a kubelet's configuration: why it would not start, and what would not work on this machine.
 
-The rules are of Kubernetes 1.36 (pkg/kubelet/apis/config/validation, the managers' own checks at start), and of the node as a whole,
-which the kubelet does not check: memory, processes, disk thresholds, CPUs that the kernel isolates.
+The rules are of Kubernetes 1.36 (pkg/kubelet/apis/config/validation, the managers' own checks at start), and of the node as a whole, which
+the kubelet does not check: memory, processes, disk thresholds, CPUs that the kernel isolates.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .config_values import is_on, units
 from .kubelet_config import DEFAULT, Config
 from .kubelet_wanted import ASKED_BY, MEMORY, Machine
 
-# With more NUMA nodes the kubelet starts only with the policy none, or with the option for it.
+# With more NUMA nodes the kubelet starts only with the policy none, or with the option max-allowable-numa-nodes.
 USUAL_NODES = 8
 STATIC = ("static", "Static")
 GROUPS = ("systemReservedCgroup", "kubeReservedCgroup")
@@ -47,7 +47,7 @@ class Rules:
         self.problems: list[Problem] = []
 
     def refuse(self, value: object, message: str, *path: str) -> None:
-        """Note a problem at the profile's key where the profile sets it, else at the file or flag that does."""
+        """Note a problem at the profile's key where the profile sets it, else at the file or flag that sets the key."""
         self.problems.append(Problem(self.place(*path), value, message))
 
     def place(self, *path: str) -> str:
@@ -60,7 +60,7 @@ class Rules:
         return key if origin == DEFAULT else f"{origin}: {key}"
 
     def mapping(self, key: str) -> t.Mapping[str, t.Any]:
-        """The mapping of a key; empty where there is none, and for what is none."""
+        """The mapping of a key; empty for a missing key, and for a value that is no mapping."""
         value = self.config.get(key)
         return value if isinstance(value, dict) else {}
 
@@ -70,7 +70,7 @@ class Rules:
 
     @property
     def reserved(self) -> frozenset[int]:
-        """reservedSystemCPUs, empty where they are not given or no list."""
+        """reservedSystemCPUs; empty if it is missing, or no list of CPUs."""
         try:
             return cpuset.parse(str(self.config.get("reservedSystemCPUs") or ""))
         except ValueError:
@@ -87,7 +87,7 @@ def problems(config: Config, machine: Machine, own: t.Container[str]) -> list[Pr
 
 
 def check_shapes(rules: Rules) -> None:
-    """Keys that are mappings."""
+    """Check the keys that have to be mappings."""
     for key in MAPPINGS:
         value = rules.config.get(key)
         if value is not None and not isinstance(value, dict):
@@ -95,7 +95,7 @@ def check_shapes(rules: Rules) -> None:
 
 
 def check_cpus(rules: Rules) -> None:
-    """The reserve, and the CPUs that are left for pods."""
+    """Check the reserve, and the CPUs that are left for pods."""
     config, machine, reserved = rules.config, rules.machine, rules.reserved
     if reserved - machine.online:
         gone = cpuset.format(reserved - machine.online)
@@ -132,7 +132,7 @@ def check_cpus(rules: Rules) -> None:
 
 
 def check_options(rules: Rules) -> None:
-    """The options of the CPU manager: pairs, and what they need."""
+    """Check the options of the CPU manager: forbidden pairs, and what an option needs."""
     given = rules.mapping("cpuManagerPolicyOptions")
     policy = rules.config.get("cpuManagerPolicy")
     if given and policy != "static":
@@ -153,7 +153,7 @@ def check_options(rules: Rules) -> None:
 
 
 def check_topology(rules: Rules) -> None:
-    """The topology manager's policy, its options, and the number of NUMA nodes."""
+    """Check the topology manager's policy, its options, and the number of NUMA nodes."""
     config, key = rules.config, "topologyManagerPolicyOptions"
     policy = config.get("topologyManagerPolicy")
     if is_on(config.get(key, "prefer-closest-numa-nodes")) and policy in ("none", "single-numa-node"):
@@ -169,7 +169,7 @@ def check_topology(rules: Rules) -> None:
 
 
 def check_enforced(rules: Rules) -> None:
-    """enforceNodeAllocatable."""
+    """Check enforceNodeAllocatable."""
     config, key = rules.config, "enforceNodeAllocatable"
     words = config.get(key)
     if not isinstance(words, list):
@@ -196,7 +196,7 @@ def groups_of(config: Config) -> frozenset[str]:
 
 
 def group_of(config: Config, key: str) -> str:
-    """The path of a control group that a key names: with systemd's driver its last part is a slice, inside those that its name says."""
+    """The path of a control group that a key names. The systemd driver looks for a slice: a-b means /a.slice/a-b.slice."""
     said = str(config.get(key))
     if config.get("cgroupDriver") != "systemd":
         return said
@@ -205,7 +205,7 @@ def group_of(config: Config, key: str) -> str:
 
 
 def check_group(rules: Rules, key: str) -> None:
-    """A control group whose limits the kubelet sets: it makes none."""
+    """Check a control group whose limits the kubelet sets: the kubelet does not make it."""
     said = str(rules.config.get(key))
     stem = said.rstrip("/").rpartition("/")[2]
     if stem.endswith((".service", ".scope")):
@@ -221,7 +221,7 @@ def check_group(rules: Rules, key: str) -> None:
 
 
 def check_eviction(rules: Rules) -> None:
-    """Soft thresholds: each with a grace period, and met before the hard one."""
+    """Check the soft thresholds: each needs a grace period, and has to be met before the hard threshold."""
     hard, soft = rules.mapping("evictionHard"), rules.mapping("evictionSoft")
     for signal, value in soft.items():
         if rules.config.get("evictionSoftGracePeriod", signal) is None:
@@ -233,7 +233,7 @@ def check_eviction(rules: Rules) -> None:
 
 
 def is_below(one: object, other: object) -> bool:
-    """Whether a threshold is below another one of the same kind."""
+    """Whether a threshold is below another threshold of the same kind."""
     shares = config_values.percent(one), config_values.percent(other)
     if shares[0] is not None and shares[1] is not None:
         return shares[0] < shares[1]
@@ -241,7 +241,7 @@ def is_below(one: object, other: object) -> bool:
 
 
 def check_images(rules: Rules) -> None:
-    """Image garbage collection by itself, and against eviction."""
+    """Check image garbage collection by itself, and against eviction."""
     config = rules.config
     high, low = (units(config.get(f"imageGC{word}ThresholdPercent")) for word in ("High", "Low"))
     if low >= high:
@@ -263,7 +263,7 @@ def check_images(rules: Rules) -> None:
 
 
 def check_pids(rules: Rules) -> None:
-    """The tasks that all pods may have together, against those of the machine."""
+    """Check the tasks that all pods may have together against the tasks of the machine."""
     config, total = rules.config, rules.machine.pids
     limit, pods = units(config.get("podPidsLimit")), units(config.get("maxPods"))
     kept = sum(units(config.get(key, "pid")) for key in ("kubeReserved", "systemReserved"))
@@ -282,7 +282,7 @@ def check_pids(rules: Rules) -> None:
 
 
 def check_memory(rules: Rules) -> None:
-    """Hugepages, reserves and the eviction threshold, against the machine's memory."""
+    """Check hugepages, reserves and the eviction threshold against the machine's memory."""
     machine = rules.machine
     pages = sum(size for kinds in machine.numa.values() for kind, size in kinds.items() if kind != MEMORY)
     kept = kubelet_wanted.reserved_in_all(rules.config, machine.memory)
@@ -298,7 +298,7 @@ def check_memory(rules: Rules) -> None:
 
 
 def check_reserved_memory(rules: Rules) -> None:
-    """reservedMemory: the kubelet demands that it makes the reserves together, and each NUMA node must have it."""
+    """Check reservedMemory: the kubelet demands that it adds up to the reserves, and each NUMA node must have the memory."""
     config, machine, key = rules.config, rules.machine, "reservedMemory"
     if config.get("memoryManagerPolicy") not in STATIC:
         return
@@ -337,12 +337,12 @@ def check_reserved_memory(rules: Rules) -> None:
 
 
 def shown(size: int) -> str:
-    """Bytes, exactly."""
+    """An exact number of bytes, as text."""
     return sizes.size_text(size)
 
 
 def check_swap(rules: Rules) -> None:
-    """failSwapOn on a machine with swap. Swap for pods is refused wherever failSwapOn is set."""
+    """Check failSwapOn on a machine with swap. Swap for pods is refused wherever failSwapOn is set."""
     if not rules.machine.swap or rules.config.get("failSwapOn") is not True:
         return
     behavior = rules.mapping("memorySwap").get("swapBehavior")

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What a kubelet offers to pods of a node's resources (allocatable), as it computes that at its start.
+"""How much of a node's resources a kubelet offers to pods (allocatable), as the kubelet computes it at its start.
 
-Kubernetes 1.36: pkg/kubelet/cm/node_container_manager_linux.go, pkg/kubelet/nodestatus/setters.go: capacity, less what is reserved and
-the hard eviction threshold; hugepages count as memory that is gone, and are offered whole.
+Kubernetes 1.36, pkg/kubelet/cm/node_container_manager_linux.go and pkg/kubelet/nodestatus/setters.go: the capacity without the reserves and
+the hard eviction threshold. Hugepages do not count as memory, and are offered whole.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SHOWN = 3  # control groups in a line
 
 
 class Amount(NamedTuple):
-    """A resource: what the node has, and what of it pods may have. CPUs in thousandths, memory and hugepages in bytes."""
+    """A resource: how much the node has, and how much of it pods may have. CPUs in thousandths, memory and hugepages in bytes."""
 
     resource: str
     capacity: int
@@ -37,7 +37,7 @@ class Amount(NamedTuple):
         return str(value) if self.resource in ("pid", "pods") else sizes.size_text(value)
 
     def about(self, value: int) -> str:
-        """The same for display: bytes that are no whole MiB rounded down."""
+        """An amount for display: bytes that are no whole MiB are rounded down."""
         exact = self.resource in ("cpu", "pid", "pods") or value % (1 << 20) == 0
         return self.text(value) if exact else sizes.about_text(value)
 
@@ -74,7 +74,7 @@ def sizing(config: Config, machine: Machine) -> list[Amount]:
 
 
 def reserved_cpus(config: Config) -> int:
-    """Thousandths of CPUs that are reserved: reservedSystemCPUs stand in place of both amounts."""
+    """Thousandths of CPUs that are reserved: by reservedSystemCPUs, else by kubeReserved and systemReserved."""
     listed = config.get("reservedSystemCPUs")
     if listed:
         try:
@@ -85,7 +85,7 @@ def reserved_cpus(config: Config) -> int:
 
 
 def exceeded(config: Config, used: t.Sequence[Use]) -> list[str]:
-    """The reserves that are less than what runs beside pods uses now. A task reserve of 0 is allowed."""
+    """A message for each reserve that is less than the control groups beside the pods use now. A task reserve of 0 is allowed."""
     found = []
     rows = {MEMORY: [(one.group, one.memory) for one in used], "pid": [(one.group, one.tasks) for one in used]}
     for kind, amounts in rows.items():
@@ -103,7 +103,7 @@ def exceeded(config: Config, used: t.Sequence[Use]) -> list[str]:
 
 
 def compared(before: t.Sequence[Amount], after: t.Sequence[Amount]) -> list[tuple[Amount, Amount]]:
-    """The resources of which pods get another amount."""
+    """The resources whose allocatable amount changes, each before and after."""
     known = {one.resource: one for one in before}
     pairs = [(known.get(one.resource, one._replace(allocatable=0)), one) for one in after]
     return [(old, new) for old, new in pairs if old.allocatable != new.allocatable]

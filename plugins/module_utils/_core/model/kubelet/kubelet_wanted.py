@@ -18,7 +18,7 @@ from .kubelet_config import DEFAULTS, THRESHOLDS, Config, Layer, effective, merg
 from .kubelet_options import CPU_OPTIONS, KEYS, TOPOLOGY_OPTIONS, WORDS, Since
 
 MEMORY = "memory"
-# The key of each field of the section, where the field is one key.
+# The key of the configuration for each field of the section that stands for a single key.
 TERMS = {
     "cpu_manager_policy": "cpuManagerPolicy",
     "cpu_manager_policy_options": "cpuManagerPolicyOptions",
@@ -49,7 +49,7 @@ TERMS = {
 }
 RESERVED_CPUS, GATES, MAXIMUM_AGE = "reservedSystemCPUs", "featureGates", "imageMaximumGCAge"
 KUBE_RESERVED = "kubeReserved"
-# The key of the profile that each key of the configuration follows from.
+# The key of the profile from which each key of the configuration follows.
 ASKED_BY = {term: f"kubelet.{field}" for field, term in TERMS.items()}
 ASKED_BY[RESERVED_CPUS] = "cpu.reserved"
 
@@ -79,19 +79,19 @@ class Machine(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """The keys that are to be in force; an empty map or list is a key that is to have nothing. ``problems`` are what the
-    installed version does not know.
+    """The keys that are to be in force; a key with an empty map or list is to have no entries. ``problems`` name what the installed version
+    does not know.
     """
 
     data: dict[str, t.Any]
     problems: tuple[Problem, ...] = ()
 
     def patch(self, below: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-        """The JSON merge patch that makes them so over a configuration: what a map is not to have is null."""
+        """The JSON merge patch that gives the configuration ``below`` these keys; null deletes an entry that a map is not to have."""
         return {key: patch_of(key, value, below.get(key)) for key, value in self.data.items() if self.says(key, below)}
 
     def replacing(self, below: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-        """The keys as a file has them that others' keys are in as well."""
+        """The keys for a file that also has keys of other programs: the other feature gates in ``below`` stay."""
         return {
             key: merge_patch(below.get(key), value) if key == GATES else value
             for key, value in self.data.items()
@@ -99,19 +99,19 @@ class Wanted(NamedTuple):
         }
 
     def says(self, key: str, below: t.Mapping[str, t.Any]) -> bool:
-        """Whether a key has to be written: not one that is to be unset, is so already, and has no default."""
+        """Whether a key has to be written: not if it is to be unset, has no default, and is unset ``below``."""
         return self.data[key] not in ({}, []) or key in DEFAULTS or bool(below.get(key))
 
 
 def patch_of(key: str, value: t.Any, below: t.Any) -> t.Any:
-    """What makes one key so over the value that it has below; the feature gates of others stay."""
+    """The patch that gives a key its value over the value ``below``; the feature gates of other programs stay."""
     if not isinstance(value, dict) or key == GATES or not isinstance(below, dict):
         return value
     return {**dict.fromkeys((name for name in below if name not in value), None), **value}
 
 
 def compile(kubelet: Kubelet, machine: Machine) -> Wanted:
-    """The keys that the section declares, for this machine and this version; reservedMemory that is not declared comes after."""
+    """The keys that the section declares, for this machine and version; complete() adds reservedMemory that is not declared."""
     data: dict[str, t.Any] = {}
     for field, term in TERMS.items():
         value = getattr(kubelet, field)
@@ -120,7 +120,7 @@ def compile(kubelet: Kubelet, machine: Machine) -> Wanted:
     if kubelet.reserve_formula is not None:
         data[KUBE_RESERVED] = {**by_formula(kubelet.reserve_formula, machine), **data.get(KUBE_RESERVED, {})}
     if kubelet.cpu_manager_policy == "none" and kubelet.cpu_manager_policy_options is None:
-        data["cpuManagerPolicyOptions"] = {}  # The kubelet does not start with any of them.
+        data["cpuManagerPolicyOptions"] = {}  # With an option the kubelet would not start.
     if kubelet.memory_manager_policy == "none" and kubelet.reserved_memory is None:
         data["reservedMemory"] = []
     if machine.reserved is not None:
@@ -144,20 +144,20 @@ def compile(kubelet: Kubelet, machine: Machine) -> Wanted:
 
 
 def by_formula(name: str, machine: Machine) -> dict[str, str]:
-    """kubeReserved by a formula. The reserved CPUs of the profile, which the kubelet takes by their list, stand in place of its CPUs."""
+    """kubeReserved by a formula; without its CPUs if the profile has reserved CPUs, which the kubelet takes as a list."""
     found = reserve_formulas.reserve(name, len(machine.online), machine.memory)
     return {kind: amount for kind, amount in found.items() if kind != "cpu" or machine.reserved is None}
 
 
 def asked_by(term: str, kubelet: t.Optional[Kubelet]) -> t.Optional[str]:
-    """The key of a profile with this section that a key of the configuration follows from."""
+    """The key of the profile from which a key of the configuration follows; ``kubelet`` is the profile's section."""
     if term == KUBE_RESERVED and kubelet is not None and kubelet.reserve_formula and kubelet.kube_reserved is None:
         return "kubelet.reserve_formula"
     return ASKED_BY.get(term)
 
 
 def versioned(data: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, t.Any, str, Since]]:
-    """What not every version knows: the path in the profile, the value there, the kubelet's word, and since when."""
+    """The parts of ``data`` that not every version knows: the path in the profile, the value there, the kubelet's word, and since when."""
     for term, known in (("cpuManagerPolicyOptions", CPU_OPTIONS), ("topologyManagerPolicyOptions", TOPOLOGY_OPTIONS)):
         for name, value in (data.get(term) or {}).items():
             yield f"{ASKED_BY[term]}.{name}", value, f"the option {name}", known[name]
@@ -172,19 +172,19 @@ def versioned(data: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, t.Any, str, 
 
 
 def as_is(value: t.Any) -> t.Any:
-    """A value that the configuration has as the profile does."""
+    """The value itself, which the profile and the configuration write in the same way."""
     return value
 
 
 def memory_rows(memory: t.Mapping[int, int]) -> list[dict[str, t.Any]]:
-    """reservedMemory, of bytes by NUMA node."""
+    """The value of reservedMemory for these bytes by NUMA node."""
     return [
         {"numaNode": node, "limits": {MEMORY: sizes.size_text(size)}} for node, size in sorted(memory.items()) if size
     ]
 
 
 def go_duration(seconds: int) -> str:
-    """Seconds as Go reads them: it has no days."""
+    """Seconds as a duration of Go, which has no days."""
     days, rest = divmod(seconds, duration.UNITS["d"])
     if not days:
         return duration.text(seconds)
@@ -211,13 +211,13 @@ WRITERS: dict[str, t.Callable[[t.Any], t.Any]] = {
 
 
 def reserved_in_all(config: Config, capacity: int) -> int:
-    """The bytes that reservedMemory must make together: what is reserved and the hard eviction threshold (NodeAllocatableReservation)."""
+    """The bytes that reservedMemory must add up to: the reserves and the hard eviction threshold (NodeAllocatableReservation)."""
     reserved = sum(config_values.units(config.get(key, MEMORY)) for key in ("kubeReserved", "systemReserved"))
     return reserved + config_values.threshold(config.get("evictionHard", "memory.available"), capacity)
 
 
 def divided(total: int, numa: t.Mapping[int, t.Mapping[str, int]]) -> dict[int, int]:
-    """A reserve divided over the NUMA nodes in proportion to their memory, in whole Mi; the first one that has memory gets the rest."""
+    """A reserve divided over the NUMA nodes in proportion to their memory, in whole Mi; the first node with memory gets the rest."""
     sizes_of = {node: kinds.get(MEMORY, 0) for node, kinds in sorted(numa.items()) if kinds.get(MEMORY, 0)}
     whole = sum(sizes_of.values())
     if not whole:
@@ -229,27 +229,27 @@ def divided(total: int, numa: t.Mapping[int, t.Mapping[str, int]]) -> dict[int, 
 
 
 def complete(wanted: Wanted, kubelet: Kubelet, machine: Machine, in_force: t.Callable[[Wanted], Config]) -> Wanted:
-    """With reservedMemory, where the policy static needs it and the profile leaves it to Corral.
+    """The wanted keys; with reservedMemory if the policy static needs it and the profile leaves it to Corral.
 
-    ``in_force`` is the configuration that results from what is wanted: others may declare the reserves that count.
+    ``in_force`` returns the configuration that results from wanted keys: other files may declare the reserves.
     """
     if kubelet.memory_manager_policy != "static" or kubelet.reserved_memory is not None:
         return wanted
     total = reserved_in_all(in_force(wanted), machine.memory)
-    # What the kubelet and the system take is taken where they run: not from a GPU's memory.
+    # The kubelet and the system take memory where they run, not from a GPU's memory.
     numa = {node: kinds for node, kinds in machine.numa.items() if node in machine.with_cpus}
     return wanted._replace(data={**wanted.data, "reservedMemory": memory_rows(divided(total, numa))})
 
 
 def in_force(files: t.Sequence[Layer], flags: t.Sequence[Layer], own: str, patch: t.Mapping[str, t.Any]) -> Config:
-    """The configuration with a drop-in at ``own`` that has this patch, in its place among the others' files."""
+    """The configuration with a drop-in at ``own`` that has this patch, in its place among the other files."""
     others = [layer for layer in files if layer.origin != own]
     at = place_of(others, own)
     return effective([*others[:at], Layer(own, patch, drop_in=True), *others[at:]], flags)
 
 
 def below(files: t.Sequence[Layer], own: str) -> dict[str, t.Any]:
-    """What the files before a drop-in make together, with the thresholds that it is merged into."""
+    """The data that the files before a drop-in make together, with the default thresholds: the drop-in is merged into this data."""
     others = [layer for layer in files if layer.origin != own]
     before = others[: place_of(others, own)]
     thresholds = {THRESHOLDS: DEFAULTS[THRESHOLDS]}

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Which pod and container a control group is of, by the names that the kubelet's cgroup drivers and the runtimes give.
+"""The pod and container of a control group, from the names that the kubelet's cgroup drivers and the runtimes give it.
 
-systemd: kubepods-burstable-podUID.slice/cri-containerd-ID.scope, the UID's dashes as underscores; cgroupfs:
-kubepods/burstable/podUID/ID (pkg/kubelet/cm/cgroup_manager_linux.go; containerd, CRI-O, cri-dockerd).
+systemd: kubepods-burstable-podUID.slice/cri-containerd-ID.scope, the UID's dashes as underscores; cgroupfs: kubepods/burstable/podUID/ID
+(pkg/kubelet/cm/cgroup_manager_linux.go; containerd, CRI-O, cri-dockerd).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ MONITORS = "conmon"
 
 
 class Container(NamedTuple):
-    """A container of a pod: the pod's UID, its own id, its CPUs; ``pod_name`` (namespace/name) and ``name`` are "" where unknown.
+    """A container of a pod: the pod's UID, its own id, its CPUs. ``pod_name`` (namespace/name) and ``name`` are "" if unknown.
 
-    ``path`` is its control group, whole.
+    ``path`` is the full path of its control group.
     """
 
     pod: str
@@ -38,7 +38,7 @@ class Container(NamedTuple):
 
 
 def container_of(path: str) -> t.Optional[Container]:
-    """The container of a control group's path; None for what is no container's."""
+    """The container of a control group's path; None for any other control group."""
     if MONITORS in path.rpartition("/")[2]:
         return None
     found = BY_SYSTEMD.search(path)

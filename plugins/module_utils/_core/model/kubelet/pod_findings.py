@@ -16,14 +16,14 @@ from .pod_cgroups import Container
 from .state_files import CpuState
 
 Kind = t.Literal["leaked", "ended", "other_cpus", "overlap", "host_process", "stopped", "oom_score"]
-KUBELET = "kubelet.service"  # It sets its own score at its start.
+KUBELET = "kubelet.service"  # It sets its own oom_score_adj at its start.
 Item = tuple[str, str, str]  # kind, subject, container
 
 
 class Finding(NamedTuple):
-    """Something that is not as the kubelet's state has it. Texts are "" where they do not apply.
+    """A difference from the kubelet's state. A text that does not apply is "".
 
-    ``subject`` is the pod's name or UID, a control group or a unit; ``cpus`` are those concerned, ``wanted`` the assigned ones.
+    ``subject`` is the pod's name or UID, a control group or a unit; ``cpus`` are the CPUs concerned, ``wanted`` the assigned CPUs.
     """
 
     kind: Kind
@@ -34,12 +34,12 @@ class Finding(NamedTuple):
     message: str
 
     def item(self) -> Item:
-        """What stays the same of a finding for as long as it is there."""
+        """The identity of a finding: it stays the same as long as the difference exists."""
         return self.kind, self.subject, self.container
 
 
 def leaked(pods: t.Iterable[str], present: t.Container[str], cpus: t.Mapping[str, frozenset[int]]) -> list[Finding]:
-    """Pods with assignments that have neither a control group nor files on the node (kubernetes#107074).
+    """The pods that have assignments, but neither a control group nor files on the node (kubernetes#107074).
 
     ``cpus`` are the exclusive CPUs of each pod.
     """
@@ -68,9 +68,9 @@ def exclusive_of(state: CpuState) -> dict[str, frozenset[int]]:
 
 
 def ended(state: CpuState, containers: t.Iterable[Container], logged: t.Iterable[Container]) -> list[Finding]:
-    """Containers that have ended in a pod that runs, and hold CPUs that no other one of it has (kubernetes#122171).
+    """The containers that have ended in a running pod and keep CPUs that no other container of the pod has (kubernetes#122171).
 
-    Such is an init container of which later ones took other CPUs. ``logged`` have run: one that has not begun has no log yet.
+    An init container does so if later containers took other CPUs. ``logged``: the containers that have begun, since they have a log.
     """
     running: dict[str, set[str]] = {}
     uids = {}
@@ -93,9 +93,9 @@ def ended(state: CpuState, containers: t.Iterable[Container], logged: t.Iterable
 
 
 def strayed(state: CpuState, containers: t.Iterable[Container]) -> list[Container]:
-    """The containers on shared CPUs that may run on exclusive ones as well: what the kubelet itself would set again.
+    """The containers on shared CPUs that may also run on exclusive CPUs: the kubelet itself would set their CPUs again.
 
-    Not those with an assignment, of which others changed the control group, nor those whose name is not known.
+    Containers with an assignment (another program changed their control groups) and containers without a known name are left out.
     """
     exclusive = exclusive_of(state)
     taken = frozenset().union(*exclusive.values())
@@ -110,10 +110,10 @@ def strayed(state: CpuState, containers: t.Iterable[Container]) -> list[Containe
 
 
 def of_containers(state: CpuState, containers: t.Iterable[Container]) -> list[Finding]:
-    """Containers that do not run on the CPUs assigned to them, and shared ones on exclusive CPUs (the overlap window).
+    """The containers that do not run on their assigned CPUs, and containers without assigned CPUs on exclusive CPUs (the overlap window).
 
-    Every kubelet leaves a pod's sandbox, whose only process sleeps, on all CPUs. It is the container without a log in a pod whose
-    other containers have one.
+    Every kubelet leaves a pod's sandbox, whose only process sleeps, on all CPUs. The sandbox is the container without a log in a pod whose
+    other containers have logs.
     """
     everybody = exclusive_of(state)
     found = []
@@ -131,7 +131,7 @@ def of_containers(state: CpuState, containers: t.Iterable[Container]) -> list[Fi
             found.append(Finding("other_cpus", subject, name, cpus, wanted, message))
             continue
         others = frozenset().union(*(cpus for pod, cpus in everybody.items() if pod != one.pod)) & one.cpus
-        # A sandbox or a container whose name is not known may be the one that its pod's CPUs are of.
+        # A container without a known name may be the sandbox, or the container that has its pod's CPUs.
         if assigned is None and one.name and own and not state.pods.get(one.pod):
             others |= own & one.cpus
         if others:
@@ -142,7 +142,7 @@ def of_containers(state: CpuState, containers: t.Iterable[Container]) -> list[Fi
 
 
 def of_host(others: t.Iterable[tuple[str, frozenset[int], tuple[str, ...]]]) -> list[Finding]:
-    """Processes of the host that may run on exclusive CPUs, by control group."""
+    """By control group, the host's processes that may run on exclusive CPUs."""
     return [
         Finding(
             "host_process", group, "", cpuset.format(cpus), "",
@@ -154,7 +154,7 @@ def of_host(others: t.Iterable[tuple[str, frozenset[int], tuple[str, ...]]]) -> 
 
 
 def of_stopped(running: bool, containers: t.Sequence[Container]) -> list[Finding]:
-    """Containers that run without a kubelet."""
+    """A finding if containers run without a kubelet."""
     if running or not containers:
         return []
     pods = len({one.pod for one in containers})
@@ -165,7 +165,7 @@ def of_stopped(running: bool, containers: t.Sequence[Container]) -> list[Finding
 
 
 def of_scores(scores: t.Mapping[str, int]) -> list[Finding]:
-    """Units that the kernel may end before the containers of Guaranteed pods when memory is short, of their main processes' scores."""
+    """The units that the kernel may end before containers of Guaranteed pods when memory is short, by their main processes' ``scores``."""
     return [
         Finding(
             "oom_score", unit, "", "", "",

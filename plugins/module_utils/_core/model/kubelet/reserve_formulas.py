@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """The kubelet's reserves by a formula over the size of a node.
 
-The figures behind a name never change: with others a kubelet would get another reserve, and restart, after an update of Corral. New
+The figures behind a name never change: with other figures a kubelet would get another reserve, and restart, after an update of Corral. New
 figures get a new name.
 """
 
@@ -21,7 +21,7 @@ Bands = t.Sequence[tuple[int, int]]
 
 
 class Formula(NamedTuple):
-    """For CPUs and for GiB of memory: how many of them (0: all others), and the hundredths of a percent reserved of each."""
+    """Bands for CPUs and for GiB of memory: the number of units (0: all others), and the hundredths of a percent reserved of each unit."""
 
     cpus: Bands
     memory: Bands
@@ -37,9 +37,9 @@ FORMULAS: t.Mapping[str, Formula] = {
 
 
 def reserve(name: str, cpus: int, memory: int) -> dict[str, str]:
-    """The reserves of a node with so many CPUs and bytes of memory as Kubernetes writes them, rounded up to 1m and 1Mi.
+    """The reserves of a node with so many CPUs and bytes of memory, as Kubernetes writes them, rounded up to 1m and 1Mi.
 
-    Memory counts in whole GiB, rounded up: the kernel offers somewhat less than the machine has, and another kernel another amount.
+    Memory counts in whole GiB, rounded up: the kernel offers somewhat less memory than the machine has, and each kernel another amount.
     """
     formula = FORMULAS[name]
     mib = share(formula.memory, rounded_up(memory, GIB), 1024)
@@ -47,7 +47,7 @@ def reserve(name: str, cpus: int, memory: int) -> dict[str, str]:
 
 
 def share(bands: Bands, units: int, parts: int) -> int:
-    """What is reserved of so many units, each of which has so many parts, in parts."""
+    """The reserve of so many units by these bands, in parts; each unit has ``parts`` of them."""
     found = 0
     for width, hundredths in bands:
         taken = min(units, width) if width else units
@@ -57,5 +57,5 @@ def share(bands: Bands, units: int, parts: int) -> int:
 
 
 def rounded_up(amount: int, unit: int) -> int:
-    """An amount in whole units."""
+    """The number of whole units that an amount needs."""
     return -(-amount // unit)

@@ -88,7 +88,7 @@ REGISTERED = Field("RegisteredDevices", "RegisteredDevices", Map("map[string][]s
 
 
 def device_data(ids: Field, entry: str, name: str) -> Struct:
-    """The data of a device checkpoint with devices of this form."""
+    """The struct of a device checkpoint whose entries have this field of ids."""
     row = Struct(entry, [*DEVICE_HEAD, ids, RESPONSE])
     return Struct(
         name, [Field("PodDeviceEntries", "PodDeviceEntries", Slice(f"[]{entry}", row), made=True), REGISTERED]
@@ -96,12 +96,12 @@ def device_data(ids: Field, entry: str, name: str) -> Struct:
 
 
 DEVICES = device_data(BY_NODE, "checkpoint.PodDevicesEntry", "checkpoint.checkpointData")
-# Until 1.19 a container's devices were one list; how its checksum was made is not known here.
+# Until 1.19 a container's devices were one list; Corral does not know how that checksum was made.
 OLD_DEVICES = device_data(Field("DeviceIDs", "DeviceIDs", IDS), "checkpoint.PodDevicesEntryV1", "checkpoint.checkpointDataV1")  # fmt: skip
 
 
 class Version(NamedTuple):
-    """A form of a state file: its name, the struct's name in errors, its fields; whether a checksum of 0 is taken unverified."""
+    """A form of a state file: its name, the struct's name in errors, its fields; whether the kubelet accepts a checksum of 0 unverified."""
 
     name: str
     struct: str
@@ -110,9 +110,9 @@ class Version(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A state file: its name, the manager it belongs to, the struct's name as it is hashed, and its versions, the newest first.
+    """A state file: its name, the manager it belongs to, the struct's name in the hashed text, and its versions, the newest first.
 
-    The first version is read with the feature gate PodLevelResourceManagers alone.
+    The kubelet reads the first version only with the feature gate PodLevelResourceManagers.
     """
 
     file: str
@@ -144,7 +144,7 @@ DEVICE_FILE = "device-plugins/kubelet_internal_checkpoint"
 
 
 class StateFile(NamedTuple):
-    """A file as it was read: its version ("" where none fits), its values by Go's names, and the refusal ("" when it is accepted)."""
+    """A file as it was read: its version ("": no version fits), its values by Go's names, and the refusal ("": it is accepted)."""
 
     version: str
     values: t.Mapping[str, t.Any]
@@ -158,9 +158,9 @@ def hashed(kind: Kind, version: Version, values: t.Mapping[str, t.Any]) -> str:
 
 
 def read(kind: Kind, text: str, *, pod_level: bool = False) -> StateFile:
-    """A file of the CPU or memory manager, by the first version that fits. ``pod_level``: the gate PodLevelResourceManagers.
+    """A file of the CPU or memory manager, read as the first version that fits. ``pod_level``: the gate PodLevelResourceManagers.
 
-    The refusal is that of the version tried last, as the kubelet has it; the file's path and what to do are not in it.
+    The refusal is that of the version tried last, as in the kubelet; it contains neither the file's path nor what to do.
     """
     refusal = ""
     for version in kind.versions if pod_level else kind.versions[1:]:
@@ -181,13 +181,13 @@ def read(kind: Kind, text: str, *, pod_level: bool = False) -> StateFile:
 
 
 def document(text: str) -> t.Any:
-    """A file as data: null leaves a struct of Go as it is made. Raises GoError."""
+    """The data of a file; {} for null, for which Go leaves the struct empty. Raises GoError."""
     data = parse(text)
     return {} if data is None else data
 
 
 def name_of(data: object) -> str:
-    """A kind of JSON as encoding/json names it."""
+    """The kind of a JSON value, as encoding/json names it."""
     return {bool: "bool", str: "string", list: "array"}.get(type(data), "number")
 
 
@@ -200,7 +200,7 @@ def advice(kind: Kind, path: str, refusal: str) -> str:
 
 
 class CpuState(NamedTuple):
-    """Assignments of the CPU manager: the policy, the shared CPUs, and exclusive CPUs by pod's UID and container; those of whole pods."""
+    """Assignments of the CPU manager: the policy, the shared CPUs, exclusive CPUs of containers (by pod's UID) and of whole pods."""
 
     policy: str
     default: frozenset[int]
@@ -215,9 +215,9 @@ class StateRefused(ValueError):
 def restore_cpus(
     text: str, policy: str, *, pod_level: bool = False, containers: t.Optional[t.Mapping[str, tuple[str, str]]] = None
 ) -> CpuState:
-    """What the CPU manager under a policy makes of its file ("" for none) at the kubelet's start. Raises StateRefused.
+    """The state that the CPU manager with a policy restores from its file ("": no file) at the kubelet's start. Raises StateRefused.
 
-    ``containers`` has the pod and the name of each container id that the runtime knows: files of v1 name nothing else.
+    ``containers`` has the pod and the name of each container id that the runtime knows: files of v1 have only the ids.
     """
     if not text:
         return CpuState(policy, frozenset(), {}, {})
@@ -260,7 +260,7 @@ def cpu_state(found: StateFile, containers: t.Mapping[str, tuple[str, str]]) -> 
 
 
 class MemoryState(NamedTuple):
-    """Assignments of the memory manager: the policy, each NUMA node's tables, blocks by pod's UID and container; those of whole pods.
+    """Assignments of the memory manager: the policy, each NUMA node's tables, blocks of containers (by pod's UID) and of whole pods.
 
     A table has total, systemReserved, allocatable, reserved and free in bytes, under Go's names.
     """
@@ -272,7 +272,7 @@ class MemoryState(NamedTuple):
 
 
 def restore_memory(text: str, policy: str, *, pod_level: bool = False) -> MemoryState:
-    """What the memory manager under a policy makes of its file ("" for none) at the kubelet's start. Raises StateRefused."""
+    """The state that the memory manager with a policy restores from its file ("": no file) at the kubelet's start. Raises StateRefused."""
     if not text:
         return MemoryState(policy, {}, {}, {})
     found = read(MEMORY, text, pod_level=pod_level)
@@ -296,7 +296,7 @@ def memory_state(found: StateFile) -> MemoryState:
 
 
 class DeviceEntry(NamedTuple):
-    """Devices of one resource that a container has, by NUMA node (-1: no node is known); the plugin's response, serialized."""
+    """Devices of one resource that a container has, by NUMA node (-1: no node is known), and the plugin's response, serialized."""
 
     pod: str
     container: str

@@ -6,8 +6,8 @@
 """The NUMA nodes that a workload gets, or why it gets none.
 
 On up to EXACT_NODES nodes this works as the kubelet does: every set of nodes is judged for every resource, and the topology manager merges
-the hints. On more nodes, where the kubelet refuses to start, a search finds the narrowest set that satisfies all demands; it is preferred
-where the kubelet's rule would prefer it.
+the hints. On more nodes, where the kubelet refuses to start, a search finds the narrowest set that satisfies all demands; this set is
+preferred if the kubelet's rule would prefer it.
 
 One difference is intended: memory that fits nowhere is refused here, as CPUs are. The kubelet's memory manager gives no hint in that case,
 and fails after the workload was admitted.
@@ -54,13 +54,13 @@ def decide(
     return Affinity(chosen, hint.preferred, manager.admits(policy.name, hint), said)
 
 
-# What the kubelet does: every set of nodes.
+# Up to EXACT_NODES nodes, as the kubelet does: every set of nodes.
 
 
 def enumerated(
     policy: Policy, providers: t.Sequence[Provider], nodes: t.Sequence[int], distances: Distances | None = None
 ) -> Hint:
-    """The merged hint of all sets of nodes. Their number doubles with each node."""
+    """The merged hint of all sets of nodes. The number of sets doubles with each node."""
     hints: list[list[Hint]] = []
     for provider in providers:
         # The manager gives its hints once for each resource.
@@ -80,13 +80,13 @@ def hints_of(provider: Provider) -> list[Hint]:
     ]
 
 
-# Beyond what can be enumerated.
+# On more nodes: a search.
 
 
 def searched(
     policy: Policy, providers: t.Sequence[Provider], nodes: t.Sequence[int], distances: Distances | None = None
 ) -> Hint:
-    """The narrowest set that all providers prefer; else, not preferred, the narrowest that satisfies all; else all nodes."""
+    """The narrowest set that all providers prefer; else, not preferred, the narrowest set that satisfies all providers; else all nodes."""
     single = policy.name == manager.SINGLE_NUMA_NODE
     demands = [demand for provider in providers for demand in provider.demands]
     if not demands:
@@ -123,7 +123,7 @@ def _preferred(
 def _aligned(
     provider: Provider, demands: t.Sequence[Demand], nodes: t.Iterable[int], size: int, distances: Distances | None
 ) -> Nodes | None:
-    """The best set of nodes on the preferred number of sockets; where sockets are uneven, a preferred set may be missed."""
+    """The best set of nodes on the preferred number of sockets; on sockets of unequal size, a preferred set may be missed."""
     by_socket: dict[int, list[int]] = {}
     for node in nodes:
         by_socket.setdefault(next(iter(provider.spanned([node]))), []).append(node)

@@ -92,7 +92,7 @@ def _named(nodes: t.Iterable[int]) -> str:
 
 
 def _listed(resource: str, free: t.Mapping[int, int]) -> str:
-    """The free amount of each node; of many nodes only the LISTED ones with the most."""
+    """The free amount of each node; of many nodes, only the LISTED nodes with the most."""
     best = sorted(free, key=lambda node: (-free[node], node))
     named = ", ".join(f"node {node}: {shown(resource, free[node])}" for node in sorted(best[:LISTED]))
     others = best[LISTED:]

@@ -18,8 +18,8 @@ from ..values.records import NamedTuple
 from . import topology_manager as manager
 from .topology_manager import FREE, Distances, Hint, Policy
 
-# The number of choices after which a search returns a set that may not be the narrowest. Only a search among unlike nodes comes near it:
-# equal nodes cost no choices.
+# The number of choices after which a search returns a set that may not be the narrowest. Only a search among unlike nodes comes near this
+# number: equal nodes cost no choices.
 STEPS = 20_000
 
 Nodes = frozenset[int]
@@ -30,9 +30,9 @@ class Demand(NamedTuple):
     """An amount of one resource, and what each NUMA node has of it (the keys of ``capacity`` are the nodes).
 
     ``free`` includes what the workload may reuse; ``pinned`` nodes must be in the set (the nodes of reusable CPUs). Demands with the same
-    ``together`` are one manager's: each of its sets of nodes satisfies all of them. For the memory manager, ``single`` are the nodes that
-    are used alone and ``groups`` the sets of nodes that are used together; a node is never in both. For align-by-socket, ``socket_of``
-    has the socket of each node.
+    ``together`` belong to one manager: a set of nodes has to satisfy all of them. For the memory manager, ``single`` are the nodes that are
+    used alone and ``groups`` the sets of nodes that are used together; a node is never in both. For align-by-socket, ``socket_of`` has the
+    socket of each node.
     """
 
     resource: str
@@ -49,8 +49,8 @@ class Demand(NamedTuple):
 class Provider(NamedTuple):
     """The demands of one manager.
 
-    ``nodes``: the NUMA nodes that the demands name. ``size``: the least number of nodes that has enough
-    (minAffinitySize). ``sockets``: with align-by-socket the number of sockets that a preferred set spans, else 0.
+    ``nodes``: the NUMA nodes that the demands name. ``size``: the least number of nodes that has enough (minAffinitySize). ``sockets``:
+    with align-by-socket the number of sockets that a preferred set spans, else 0.
     """
 
     demands: tuple[Demand, ...]
@@ -112,7 +112,7 @@ def may_share(demand: Demand, nodes: Nodes) -> bool:
 
 
 def narrowest(demands: t.Sequence[Demand], nodes: t.Iterable[int], distances: Distances | None = None) -> Nodes | None:
-    """The fewest nodes that satisfy all demands; of equally many the nearest, then the lowest. None if no set does."""
+    """The fewest nodes that satisfy all demands; of several sets of this size the nearest, then the lowest. None if no set does."""
     sets = Sets(demands, sorted(nodes), distances)
     for size in range(1, len(sets.nodes) + 1):
         nodes_found = sets.of_size(size)
@@ -124,7 +124,7 @@ def narrowest(demands: t.Sequence[Demand], nodes: t.Iterable[int], distances: Di
 
 
 def best(sets: t.Iterable[Nodes], distances: Distances | None) -> Nodes | None:
-    """The narrowest of the sets; of equally narrow ones the nearest, then the lowest."""
+    """The narrowest of the sets; of equally narrow sets the nearest, then the lowest."""
     hints = [Hint(manager.mask_of(nodes), True) for nodes in sets]
     hint = manager.narrowest(hints, 0, distances)
     return None if hint is None or hint.nodes is None else manager.nodes_of(hint.nodes)
@@ -191,7 +191,7 @@ class Sets:
 
 
 def fewest(wants: t.Sequence[tuple[int, t.Mapping[int, int]]], nodes: t.Sequence[int]) -> int:
-    """How many nodes it takes to have enough; the number of all nodes when even they have too little.
+    """The least number of nodes that has enough; the number of all nodes if even all nodes have too little.
 
     If the search reaches its limit, the number may be too low but never too high: no set is wrongly called preferred.
     """
@@ -203,8 +203,8 @@ def fewest(wants: t.Sequence[tuple[int, t.Mapping[int, int]]], nodes: t.Sequence
 
 
 class Search:
-    """A search for sets of nodes with enough of everything, ``pinned`` nodes included. Of one size, the set whose last node comes first
-    in ``order`` is found.
+    """A search for sets of nodes that have enough of each resource and contain the ``pinned`` nodes. Of all sets of one size it finds the
+    set whose last node comes first in ``order``.
     """
 
     def __init__(
@@ -235,7 +235,7 @@ class Search:
             return None
         if all(first[count] >= amount for first, amount in zip(self._first, missing)):
             return self.order[:count]
-        # The largest sum of each resource: no choice has more.
+        # Not even the nodes with the most of a resource have enough.
         if any(most[end][count] < amount for most, amount in zip(self._most, missing)):
             return None
         state = (end, count, missing)

@@ -7,7 +7,7 @@
 
 Assignments are kept as blocks; what is free follows from them. A node is used either alone or in exactly one group of nodes.
 
-Two things differ from the kubelet. Where this rule forbids the nodes that the topology manager chose, they are widened to their group; the
+Two things differ from the kubelet. If this rule forbids the nodes that the topology manager chose, Corral widens them to their group; the
 kubelet fails. And assignments survive a reboot, although MemTotal differs by some MiB at each boot; the kubelet does not start then
 (kubernetes#131253).
 """
@@ -22,7 +22,7 @@ from ..values.records import NamedTuple
 from ..workload.resources import MEMORY, hugepages, shown
 from .node_sets import Demand, narrowest
 
-MANAGER = "memory"  # the ``together`` of its demands
+MANAGER = "memory"  # Demand.together of the memory manager's demands
 
 MIB = 1 << 20
 TOLERANCE = 64 * MIB
@@ -46,7 +46,7 @@ FindHolders = t.Callable[[], Holders]
 
 
 class Drift(NamedTuple):
-    """What a reboot changed: ``notes`` to display, and in ``broken`` by owner why its memory is gone."""
+    """What a reboot changed: ``notes`` for display; ``broken``: by owner, why its memory is gone."""
 
     notes: tuple[str, ...]
     broken: dict[str, str]
@@ -71,7 +71,7 @@ def allocatable(
 
 
 def free(tables: Tables, blocks: t.Iterable[Block]) -> dict[int, dict[str, int]]:
-    """The memory that is left. A block takes all of its first node before it takes any of the next."""
+    """The memory that the blocks leave. A block takes all memory of its first node before it takes memory of the next node."""
     left = {node: dict(table) for node, table in tables.items()}
     for block in blocks:
         _take(left, block)
@@ -93,10 +93,10 @@ def is_crowded(tables: Tables, blocks: t.Sequence[Block], others: t.Sequence[Blo
 def demands(
     tables: Tables, blocks: t.Sequence[Block], wanted: t.Mapping[str, int], reusable: t.Collection[Block] = ()
 ) -> tuple[Demand, ...]:
-    """The demands of a workload for memory, by which its affinity is decided.
+    """The demands of a workload for memory, which decide its affinity.
 
-    ``blocks`` are all blocks that are held; ``reusable`` are those of the workload's finished init containers, whose memory is free for
-    it. They still count for the rule on groups of nodes.
+    ``blocks`` are all blocks that are held. ``reusable`` are the blocks of the workload's finished init containers: their memory is free
+    for the workload, but they still count for the rule on groups of nodes.
     """
     left = free(tables, _without(blocks, reusable))
     used = {block.nodes for block in blocks}
@@ -126,10 +126,10 @@ def allocate(
     reusable: t.Collection[Block] = (),
     holders: FindHolders | None = None,
 ) -> tuple[Block, ...]:
-    """Blocks for a workload on the ``nodes`` of its affinity; without affinity, or if they have too little, on the fewest that suffice.
+    """Blocks for a workload on the fewest nodes that suffice and contain the ``nodes`` of its affinity.
 
-    The blocks have the whole ``wanted`` amounts, ``reusable`` ones included. Raises ValueError with what is missing where, and which
-    ``holders`` have it.
+    The blocks have the whole ``wanted`` amounts, ``reusable`` blocks included. Raises ValueError that says how much is missing on which
+    nodes, and which ``holders`` have it.
     """
     asked = [demand._replace(pinned=nodes or frozenset()) for demand in demands(tables, blocks, wanted, reusable)]
     if not asked:
@@ -141,7 +141,7 @@ def allocate(
 
 
 def drift(before: Tables, now: Tables, holders: Holders, tolerance: int = TOLERANCE) -> Drift:
-    """What changed since the assignments were made. If memory is short, the first of ``holders`` keep theirs.
+    """What changed since the assignments were made. If memory is short, the first of ``holders`` keep their blocks.
 
     Memory may be short by up to ``tolerance`` bytes on each set of nodes. Huge pages may not: a process that maps a missing page is killed.
     """
@@ -158,7 +158,7 @@ def drift(before: Tables, now: Tables, holders: Holders, tolerance: int = TOLERA
 def _problem(
     left: t.Mapping[int, dict[str, int]], block: Block, debts: dict[tuple[Nodes, str], int], tolerance: int
 ) -> str:
-    """Why a block's memory is gone; "" where it is not, and then the block is taken from ``left``."""
+    """Why a block's memory is gone; "" if the memory is there: then the block is taken from ``left``."""
     gone = block.nodes.difference(left)
     if gone:
         return f"{_named(gone)} {'is' if len(gone) == 1 else 'are'} gone"
@@ -196,7 +196,7 @@ def _take(left: t.Mapping[int, dict[str, int]], block: Block) -> None:
 
 
 def _without(blocks: t.Iterable[Block], others: t.Iterable[Block]) -> list[Block]:
-    """The blocks without the others; an equal block is left out once for each of the others."""
+    """``blocks`` without ``others``: for each of the others, one equal block is left out."""
     left = list(blocks)
     for block in others:
         left.remove(block)

@@ -37,8 +37,8 @@ class Policy(NamedTuple):
     """The topology manager's settings. The caller applies ``scope`` and ``max_nodes``.
 
     ``preferred_by``: a hint is preferred when fewer nodes could never satisfy the request (capacity, as in the kubelet), or when fewer
-    nodes cannot satisfy it now (free). By capacity, a request that no longer fits on as few nodes has no preferred hint, and the policy
-    restricted refuses it (kubernetes#84597).
+    nodes cannot satisfy it now (free). By capacity, a request that now needs more nodes than on an empty machine has no preferred hint, and
+    the policy restricted refuses it (kubernetes#84597).
     """
 
     name: str
@@ -85,7 +85,7 @@ def merge(
     *,
     prefer_closest: bool = False,
 ) -> Hint:
-    """The hint that suits all resources best; with ``prefer_closest``, of equally many nodes the nearest."""
+    """The hint that suits all resources best; with ``prefer_closest``, the nearest of several sets with equally many nodes."""
     if policy == NONE:
         return UNSATISFIABLE
     all_nodes = mask_of(nodes)
@@ -96,7 +96,7 @@ def merge(
     merged = [Hint(mask, True) for mask in _agreed(resources, all_nodes)]
     best = narrowest(merged, 0, near)
     if best is None:
-        # A permutation that is not preferred counts only where no preferred one is left.
+        # Permutations that are not preferred count only if no preferred permutation is left.
         merged = [Hint(mask, False) for mask in _common(resources, all_nodes)]
         best = narrowest(merged, max_of_min_counts(resources), near) or Hint(all_nodes, False)
     return Hint(None, best.preferred) if policy == SINGLE_NUMA_NODE and best.nodes == all_nodes else best
@@ -126,7 +126,7 @@ def distances_of(order: t.Sequence[int], rows: t.Sequence[t.Sequence[int]]) -> D
 
 
 def total_distance(mask: int, distances: Distances) -> int:
-    """The sum of the distances between all ordered pairs. Masks of the same size are in the same order as by the kubelet's average."""
+    """The sum of the distances between all ordered pairs. It orders masks of the same size as the kubelet's average distance does."""
     nodes = nodes_of(mask)
     return sum(distances[node][other] for node in nodes for other in nodes)
 
@@ -137,7 +137,7 @@ def single_numa(hints: t.Iterable[Hint]) -> list[Hint]:
 
 
 def max_of_min_counts(resources: t.Iterable[t.Iterable[Hint]]) -> int:
-    """The nodes of the narrowest hint of the resource that needs most nodes: a hint that is not preferred should have as many."""
+    """How many nodes the narrowest hint of the most demanding resource has: a hint that is not preferred should have as many nodes."""
     counts = ((count(mask) for mask, dummy in hints if mask is not None) for hints in resources)
     return max((min(sizes, default=0) for sizes in counts), default=0)
 
@@ -145,8 +145,8 @@ def max_of_min_counts(resources: t.Iterable[t.Iterable[Hint]]) -> int:
 def narrowest(hints: t.Iterable[Hint], best_count: int, distances: Distances | None = None) -> Hint | None:
     """The best of merged hints; None if no hint has a node.
 
-    Preferred hints come first, the narrowest of them. Then hints with ``best_count`` nodes, then the widest of the narrower hints, then
-    the narrowest of the wider ones. Of equally many nodes, the nearest and then the lowest come first.
+    The order: preferred hints from the narrowest on, hints with ``best_count`` nodes, narrower hints from the widest on, wider hints from
+    the narrowest on. Of hints with equally many nodes, the nearest and then the lowest come first.
     """
 
     def rank(hint: Hint) -> tuple[int, ...]:
@@ -172,7 +172,7 @@ def _agreed(resources: t.Iterable[t.Sequence[Hint]], all_nodes: int) -> set[int]
     """The masks of preferred permutations: all hints are preferred, and all hints with nodes have the same nodes."""
     preferred = [{mask for mask, is_preferred in hints if is_preferred} for hints in resources]
     strict = [masks for masks in preferred if None not in masks]
-    # If every resource also accepts any nodes, each may name other nodes.
+    # If every resource has a preferred hint without nodes, the nodes of each single preferred hint are a result.
     agreed = set.intersection(*strict) if strict else set().union({None}, *preferred)
     return {all_nodes if mask is None else mask & all_nodes for mask in agreed}
 

@@ -17,7 +17,7 @@ from ..profile.profile_workloads import Workload
 from ..tenants.tenant import Tenant, named
 from ..values.records import NamedTuple
 
-INFRA = "-infra"  # Podman's name of the container that holds a pod's namespaces ends so
+INFRA = "-infra"  # the ending of Podman's name for the container that holds a pod's namespaces
 
 
 class ContainerProcess(NamedTuple):
@@ -33,7 +33,7 @@ class ContainerProcess(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """How containers differ from the declaration. ``pid`` is that of the first container named; ``known`` is False if it cannot be read."""
+    """How containers differ from the declaration. ``pid``: of the first container in ``reason``; ``known``: namespaces could be read."""
 
     actual: str
     reason: str
@@ -42,13 +42,13 @@ class Difference(NamedTuple):
 
 
 def wanted(workload: Workload, tenant: str, tenants: t.Iterable[Tenant]) -> t.Optional[bool]:
-    """Whether the containers of a workload are to share a namespace (None: either is right). A tenant can forbid it."""
+    """Whether the containers of a workload have to share a PID namespace (None: either is right). A tenant can forbid it."""
     own = named(tenants, tenant)
     return False if own is not None and not own.share_process_namespace else workload.share_process_namespace
 
 
 def difference(shared: bool, processes: t.Sequence[ContainerProcess], node: str) -> t.Optional[Difference]:
-    """What differs; None where nothing does. ``node`` is the node's own namespace."""
+    """How the processes differ from ``shared``; None if they do not. ``node`` is the node's own PID namespace."""
     unread = [process for process in processes if not process.namespace]
     if unread:
         names = ", ".join(process.container for process in unread)
@@ -83,7 +83,7 @@ def common(groups: t.Mapping[str, t.Sequence[ContainerProcess]]) -> str:
 
 
 def cause(process: ContainerProcess) -> str:
-    """A container for a message: its process, when it started, and by which unit."""
+    """A container as text for a message: its process, when the process started, and what started it."""
     since = f", since {process.started}" if process.started else ""
     by = f"by {process.unit}" if process.unit.endswith(".service") else "by Podman, outside a service"
     return f"{process.container} (PID {process.pid}{since}, started {by})"

@@ -27,7 +27,7 @@ LIMITS = (PID_MAX, THREADS_MAX)
 
 
 class Own(NamedTuple):
-    """``limit``: the tasks of a workload that may have exclusive CPUs (None: not declared). ``slices``: how many slices it may have."""
+    """The tasks of a workload that may have exclusive CPUs. ``limit``: of each slice (None: not declared); ``slices``: their number."""
 
     limit: t.Optional[int]
     slices: int
@@ -50,15 +50,15 @@ def coming(
 
 
 def slices_of_profile(cpu: t.Optional[Cpu]) -> tuple[str, ...]:
-    """The slices at the top in which workloads share CPUs."""
+    """The top-level slices in which workloads share CPUs."""
     return (CORRAL_SLICE, *(cpu.shared_slices if cpu else ()))
 
 
 def exclusive_limits(context: Context) -> tuple[Own, ...]:
     """The limits of the workloads that may have exclusive CPUs.
 
-    Workloads that do not run count as well, so that a start changes no other slice's limit. A template counts as many instances as there
-    are CPUs for.
+    Workloads that do not run count as well, so that a start changes no other slice's limit. A template counts as many instances as the node
+    has CPUs for.
     """
     if context.workloads is None:
         return ()
@@ -71,19 +71,19 @@ def exclusive_limits(context: Context) -> tuple[Own, ...]:
             count = max(assignable // need.cpus, 1) if need.workload.is_template else 1
             limits.append(Own(dict(need.limits).get(PIDS), count))
     known = {need.workload.name for need in needs}
-    # Runs that keep exclusive CPUs which are no longer declared.
+    # Grants of workloads that are no longer declared: their runs keep the exclusive CPUs.
     runs = (grant for grant in context.grants if grant.cpus and grant.workload not in known)
     return (*limits, *(Own(dict(grant.limits).get(PIDS), 1) for grant in runs))
 
 
 def asked(pids: Pids, own: t.Iterable[Own]) -> int:
-    """The sum of the declared limits of slices; where a reserve is declared, also of the limits of exclusive workloads."""
+    """The sum of the slices' declared limits. If a reserve is declared, the limits of workloads with exclusive CPUs count as well."""
     slices = sum(row.tasks_max for row in pids.slices)
     return slices + (sum((one.limit or 0) * one.slices for one in own) if pids.reserved is not None else 0)
 
 
 def sharers(pids: Pids, cpu: t.Optional[Cpu], own: t.Iterable[Own]) -> list[str]:
-    """The slices without a declared limit: shared slices, and "" for each exclusive one."""
+    """The slices without a declared limit: the names of shared slices, and "" for each exclusive slice."""
     declared = {row.slice for row in pids.slices}
     shared = [unit for unit in slices_of_profile(cpu) if unit not in declared]
     return shared + [""] * sum(one.slices for one in own if one.limit is None)

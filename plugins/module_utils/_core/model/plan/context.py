@@ -39,9 +39,9 @@ class Workloads(NamedTuple):
     """The declared workloads on this node.
 
     ``needs``: in the order of the profile. ``checkpoint``: as it was read; ``damage`` says what was wrong with it. ``allocated``: the
-    wanted grants; ``persistent_pools``: the pools without the CPUs of persistent grants. ``admitted``: the workloads admitted at run time,
-    where these change. ``pids``: the tasks that may be given. ``drifted``: the changes of the nodes' memory since the checkpoint.
-    ``released``: the workloads whose run this run releases. ``devices``: of the node, where a workload requests or has devices.
+    wanted grants; ``persistent_pools``: the pools without the CPUs of persistent grants. ``admitted``: the workloads admitted at run time
+    (None: unchanged). ``pids``: the tasks that may be given to workloads. ``drifted``: the changes of the nodes' memory since the
+    checkpoint. ``released``: the workloads whose units stop in this run. ``devices``: of the node, if a workload requests or has any.
     """
 
     needs: tuple[ResourceRequirements, ...]
@@ -64,10 +64,9 @@ class Context(NamedTuple):
 
     ``fresh``: a profile change or a boot, when hugepages are requested at once. ``before``: by file, the original kernel values that Corral
     has changed; a value that the profile no longer declares returns to its original. ``original_cpus``: the CPUs that each unit requested
-    before Corral gave it others ("" for none). ``declared_pools``: the pools of the profile where ``pools`` are others, because a kubelet
-    that is not restarted reserves other CPUs (None: the same). ``origins``: the layer of each leaf of the profile, where it is known
-    (compose.py). ``run``: see vocabulary.py. ``goes_back``: the node goes back to this profile from an unconfirmed one, which must not
-    prevent it.
+    before Corral gave it others ("" for none). ``declared_pools``: the pools of the profile if ``pools`` differ, because a kubelet that is
+    not restarted reserves other CPUs (None: the same). ``origins``: the layer of each leaf of the profile, if known (compose.py). ``run``:
+    see vocabulary.py. ``goes_back``: the node goes back to this profile from an unconfirmed profile, which must not prevent that.
     """
 
     profile: Profile
@@ -87,7 +86,7 @@ class Context(NamedTuple):
 
     @property
     def in_tick(self) -> bool:
-        """Whether a tick makes this run, or a report on what a tick would find; not at boot."""
+        """Whether this run is a tick, or a report on what a tick would find; False at boot."""
         return self.run in ("tick", "timer")
 
     @property

@@ -6,7 +6,7 @@
 """The CPUs that the kernel lets each control group have (cgroup v2, Documentation/admin-guide/cgroup-v2.rst, "Cpuset").
 
 It models trees of control groups only, without Corral's pools, grants or plans. The scenarios ``cpusets`` compare the model with kernels
-6.1, 6.12 and, for ``WINS``, 7.2, operation by operation. The validator replays plans with it (replay.py); no planner may import it. Where a
+6.1, 6.12 and, for ``WINS``, 7.2, operation by operation. The validator replays plans with it (replay.py); no planner may import it. If a
 kernel behaves differently from its documentation, ``bounds`` has both outcomes.
 """
 
@@ -25,7 +25,7 @@ FIRST_THAT_WINS = 7
 
 
 class Bounds(t.NamedTuple):
-    """The CPUs that a control group has at least and at most: the same where the kernel's decisions are known."""
+    """The CPUs that a control group has at least and at most: the same if the kernel's decisions are known."""
 
     least: CpuSet = NONE
     most: CpuSet = NONE
@@ -34,8 +34,8 @@ class Bounds(t.NamedTuple):
 class Cgroup(t.NamedTuple):
     """A control group with the requested ``cpus`` (empty: none) and the requested kind of ``partition``.
 
-    ``valid``: whether the partition is in force, so that no other control group has its CPUs; None: unknown. ``kept``: what it got from its
-    parent when its own CPUs all went offline, see ``bounds``.
+    ``valid``: whether the partition is in force, so that no other control group has its CPUs; None: unknown. ``kept``: the CPUs that it got
+    from its parent when all its own CPUs went offline, see ``bounds``.
     """
 
     cpus: CpuSet = NONE
@@ -48,7 +48,7 @@ class Machine(t.NamedTuple):
     """All control groups by their paths below the root (``a/b``), the CPUs that are online, and the kernel's behaviour.
 
     ``lost``: CPUs that the kernel may keep from all control groups although no partition has them, see ``bounds``. ``elsewhere``, for a
-    part of a machine: the CPUs of partitions at the top that are not among ``cgroups``.
+    part of a machine: the CPUs of top-level partitions that ``cgroups`` does not contain.
     """
 
     cgroups: t.Mapping[str, Cgroup]
@@ -69,17 +69,17 @@ def bounds(machine: Machine) -> dict[str, Bounds]:
 
     For a partition whose state is unknown, the bounds include both outcomes.
 
-    Kernels lose CPUs. The CPUs of a partition that is not in force may be kept from all control groups; on 6.12 also once the partition
-    requests others or ends, until a partition takes and returns them. A control group that requests only such CPUs has all CPUs of its
-    parent.
+    Kernels lose CPUs: the CPUs of a partition that is not in force may be kept from all control groups. On 6.12 they may stay lost after
+    the partition requests other CPUs or ends, until a partition takes and returns them. A control group that requests only lost CPUs has
+    all CPUs of its parent.
 
-    When all CPUs of a control group go offline, it gets the present CPUs of its parent. Kernel 6.1 does not update them when a partition
-    beside it takes or returns CPUs: the control group and all in it keep them until its cpuset.cpus is written or a CPU goes offline or
-    online. So a valid partition may share CPUs with it, and a partition that takes such CPUs is uncertain. Its own cpuset.cpus.effective is
-    right. 6.12 updates it.
+    When all CPUs of a control group go offline, it gets the present CPUs of its parent. 6.12 updates these CPUs when a partition beside it
+    takes or returns CPUs. 6.1 does not: the control group and all in it keep these CPUs until its cpuset.cpus is written or a CPU goes
+    offline or online. So a valid partition may share CPUs with the control group, and a partition that takes such CPUs is uncertain. The
+    control group's cpuset.cpus.effective is right.
 
-    When all CPUs of a partition go offline and its processes are in control groups in it without a cpuset, 7.2 leaves it a partition
-    without a CPU, and lets the processes run on all CPUs that are online, other partitions' included.
+    When all CPUs of a partition go offline and its processes are in control groups in it without a cpuset, 7.2 keeps it as a partition
+    without a CPU, and lets the processes run on all CPUs that are online, also on CPUs of other partitions.
     """
     taken, doubted = given_out(machine)
     known = {ROOT: bounds_of(machine, ROOT, Bounds(), taken[ROOT], doubted[ROOT])}
@@ -91,7 +91,7 @@ def bounds(machine: Machine) -> dict[str, Bounds]:
 def bounds_of(
     machine: Machine, path: str, around: Bounds, taken: t.AbstractSet[int], doubted: t.AbstractSet[int]
 ) -> Bounds:
-    """The CPUs of one control group, by its parent's (``around``) and by what partitions in it took (see ``given_out``)."""
+    """The CPUs of one control group, from its parent's CPUs (``around``) and the CPUs that partitions in it took (see ``given_out``)."""
     cgroup, whole = (machine.cgroups[path], whole_of(machine, parent(path))) if path else (None, machine.online)
     if cgroup is None or cgroup.valid:
         left = (whole if cgroup is None else cgroup.cpus & whole) - taken
@@ -100,7 +100,7 @@ def bounds_of(
     if cgroup.cpus & least:
         least, most = cgroup.cpus & least, cgroup.cpus & most
     elif cgroup.cpus & most:
-        least = NONE  # The CPUs that it requests, or all CPUs of its parent.
+        least = NONE  # It has the CPUs that it requests, or all CPUs of its parent.
     if cgroup.kept.most:
         least, most = least & cgroup.kept.least, most | cgroup.kept.most & whole
     if cgroup.partition != MEMBER:
@@ -112,7 +112,7 @@ def bounds_of(
 
 
 def given_out(machine: Machine) -> tuple[dict[str, CpuSet], dict[str, CpuSet]]:
-    """By control group, the CPUs that partitions directly in it took, and the CPUs that uncertain ones may have taken."""
+    """By control group, the CPUs that partitions directly in it took, and the CPUs that uncertain partitions may have taken."""
     taken: dict[str, set[int]] = {path: set() for path in (ROOT, *machine.cgroups)}
     doubted: dict[str, set[int]] = {path: set() for path in taken}
     for path, cgroup in machine.cgroups.items():
@@ -144,7 +144,7 @@ def below(machine: Machine, path: str) -> list[str]:
 
 
 def make(machine: Machine, path: str) -> Machine:
-    """A new control group, which requests nothing."""
+    """Make a control group, which requests nothing."""
     return machine._replace(cgroups={**machine.cgroups, path: Cgroup()})
 
 
@@ -158,7 +158,7 @@ def set_cpus(machine: Machine, path: str, cpus: CpuSet) -> Machine:
     """Write cpuset.cpus."""
     before = machine.cgroups[path]
     if before.cpus == cpus:
-        return machine  # The kernel stops here, even where a partition could become valid again.
+        return machine  # The kernel ignores an unchanged value, even if a partition could become valid again.
     renewed = {
         name: cgroup._replace(kept=Bounds())
         for name, cgroup in machine.cgroups.items()
@@ -181,7 +181,7 @@ def set_partition(machine: Machine, path: str, partition: str) -> Machine:
     if partition == MEMBER:
         machine = with_lost(machine, path)
         return with_dependent_doubts(changed_in(machine, {path: before._replace(partition=partition, valid=False)}))
-    # A change from one kind of partition to the other keeps its state.
+    # A change from one kind of partition to the other keeps the partition's state.
     valid = before.valid if before.partition != MEMBER else can_be(machine, path) or None
     changed = changed_in(machine, {path: before._replace(partition=partition, valid=valid)})
     if valid and before.partition == MEMBER:
@@ -190,7 +190,7 @@ def set_partition(machine: Machine, path: str, partition: str) -> Machine:
 
 
 def set_online(machine: Machine, online: CpuSet) -> Machine:
-    """Take CPUs offline or online. An invalid partition may become valid again, and one that loses a CPU may not return it."""
+    """Take CPUs offline or online. An invalid partition may become valid again, and a partition may not return a CPU that it loses."""
     partitions = [one.cpus for one in machine.cgroups.values() if one.partition != MEMBER]
     moved = (machine.online ^ online).intersection(NONE.union(*partitions))
     machine = machine._replace(lost=machine.lost | moved)
@@ -207,9 +207,8 @@ def set_online(machine: Machine, online: CpuSet) -> Machine:
 def observed(machine: Machine, valid: t.Mapping[str, bool]) -> Machine:
     """The machine with the kernel's reports on its partitions. The report "invalid" is reliable.
 
-    The report "valid" is not: 6.1 reports a partition as valid that had no CPUs when it became one, or whose CPUs a
-    sibling requested then, although other processes still run on these CPUs. So a partition counts as valid only where
-    the model says so as well.
+    The report "valid" is not: 6.1 also gives it if a partition had no CPUs when it became a partition, or if a sibling requested its CPUs
+    then, and other processes still run on these CPUs. So a partition counts as valid only if the model says so, too.
     """
     return changed_in(
         machine,
@@ -221,7 +220,7 @@ def observed(machine: Machine, valid: t.Mapping[str, bool]) -> Machine:
 
 
 def can_be(machine: Machine, path: str) -> bool:
-    """Whether a control group is certain to become a partition: below a partition, with CPUs that no sibling requests or keeps.
+    """Whether a control group is certain to become a partition: it is in a valid partition, and no sibling requests or keeps its CPUs.
 
     The root keeps a CPU for the kernel's threads ("Parent unable to distribute cpu downstream").
     """
@@ -236,13 +235,13 @@ def can_be(machine: Machine, path: str) -> bool:
 
 
 def at_top(machine: Machine, path: str) -> CpuSet:
-    """The CPUs of the other partitions at the top."""
+    """The CPUs of the other top-level partitions."""
     others = (one for name, one in machine.cgroups.items() if "/" not in name and name != path)
     return NONE.union(*(one.cpus for one in others if one.partition != MEMBER))
 
 
 def rivals(machine: Machine, path: str) -> list[str]:
-    """The siblings that may prevent a control group from being a partition, or whose partitions may end by it."""
+    """The siblings that may keep a control group from being a partition, or whose partitions it may end."""
     cgroup = machine.cgroups[path]
     others = [
         name for name in below(machine, parent(path)) if name != path and machine.cgroups[name].cpus & cgroup.cpus
@@ -256,7 +255,7 @@ def whole_of(machine: Machine, path: str) -> CpuSet:
 
 
 def with_dependent_doubts(machine: Machine) -> Machine:
-    """The machine where each partition is uncertain that has no CPU left, or whose parent may be no partition."""
+    """The machine, with a partition as uncertain if it has no CPU left, or if its parent may be no partition."""
     for path in sorted(machine.cgroups, key=depth):
         cgroup, around = machine.cgroups[path], parent(path)
         lost = around and not machine.cgroups[around].valid
@@ -266,18 +265,18 @@ def with_dependent_doubts(machine: Machine) -> Machine:
 
 
 def with_lost(machine: Machine, path: str) -> Machine:
-    """The machine before a partition ends: if the partition is not in force, its CPUs may be lost."""
+    """The machine just before a partition ends: if the partition is not in force, its CPUs may be lost."""
     cgroup = machine.cgroups[path]
     in_doubt = cgroup.partition != MEMBER and not cgroup.valid
     return machine._replace(lost=machine.lost | cgroup.cpus) if in_doubt else machine
 
 
 def with_doubts(machine: Machine, doubted: t.Mapping[str, None]) -> Machine:
-    """The machine where the kernel may decide either way on these partitions; other control groups stay unchanged."""
+    """The machine with these partitions as uncertain; other control groups stay unchanged."""
     asked = {path: machine.cgroups[path] for path in doubted if machine.cgroups[path].partition != MEMBER}
     return changed_in(machine, {path: one._replace(valid=None) for path, one in asked.items()})
 
 
 def changed_in(machine: Machine, cgroups: t.Mapping[str, Cgroup]) -> Machine:
-    """The machine with these control groups in the place of those at the same paths."""
+    """The machine with these control groups in place of its own at the same paths."""
     return machine._replace(cgroups={**machine.cgroups, **cgroups})

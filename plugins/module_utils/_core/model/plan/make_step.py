@@ -24,10 +24,11 @@ Text = t.TypeVar("Text", bound=t.Optional[str])
 def take_and_give(
     write: t.Callable[[Text, int, int], Step], now: Text, low: Text, high: Text, depth: int
 ) -> list[Step]:
-    """The writes of a target that says what a workload may use. Before the checkpoint it says ``low``: what the workload has ``now`` and
-    keeps. After the checkpoint it says ``high``: all that the workload is to have. Wherever a run dies, nothing has two holders.
+    """The writes of a target that says what a workload may use (``now``: its present text). Before the checkpoint it says ``low``: what the
+    workload has and keeps. After the checkpoint it says ``high``: all that the workload is to have. Wherever a run dies, nothing has two
+    holders.
 
-    A target of a smaller ``depth`` depends on the deeper ones: it is taken before them, and given after them.
+    A target depends on the targets with a greater ``depth``: it is taken before them, and given after them.
     """
     taken = [] if low == now else [write(low, TAKE, depth)]
     return taken if high == low else [*taken, write(high, LIVE, -depth)]
@@ -66,7 +67,7 @@ def partition(path: str, kind: str, phase: int, order: int = 0) -> Step:
 
 
 def cpuset(directory: str, unit: str, cpus: t.Optional[str], phase: int, order: int = 0) -> Step:
-    """Give a directory of v1's cpuset hierarchy its CPU list, and the processes of a unit ("": none). CPUs None: remove it."""
+    """Give a directory of v1's cpuset hierarchy its CPU list, and the processes of a unit ("": none). CPUs None: remove the directory."""
     return Step("cpuset", directory, cpus, phase, order, name=unit)
 
 
@@ -83,7 +84,7 @@ def controller(
 
 
 def unit(name: str, verb: Verb, phase: int, order: int = 0, *, optional: bool = False) -> Step:
-    """Start, stop or restart a unit; "daemon-reload" goes with no unit."""
+    """Start, stop or restart a unit. For "daemon-reload" the name is ""."""
     return Step("unit", name, verb, phase, order, optional=optional)
 
 
@@ -98,7 +99,7 @@ def hook(path: str, argument: t.Literal["drain", "resume"], phase: int, order: i
 
 
 def health(unit: str, address: str, phase: int, order: int = 0) -> Step:
-    """Wait until a service says that it is healthy: ADDRESS:PORT of its /healthz."""
+    """Wait until a service says that it is healthy. ``address``: ADDRESS:PORT of its /healthz."""
     return Step("health", unit, address, phase, order)
 
 
@@ -108,7 +109,7 @@ def ready(unit: str, kubeconfig: str, node: str, phase: int, order: int = 0) -> 
 
 
 def program(folder: str, files: str, python: str, phase: int, order: int = 0) -> Step:
-    """Compile a program with a Python; its files are named one a line. Python "": remove the compiled files."""
+    """Compile the ``files`` (names, one a line) of a program in a folder with an interpreter. Python "": remove the compiled files."""
     return Step("compile", folder, python, phase, order, name=files)
 
 

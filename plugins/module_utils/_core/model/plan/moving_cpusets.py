@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """A machine that operations change one after another, by the kernel's rule (kernel_cpusets.py).
 
-An operation is applied to the control groups that it can affect, and only those that it changed are evaluated again: a plan of hundreds of
-steps on hundreds of control groups is replayed in the time that its steps take.
+An operation is applied to the control groups that it can affect, and only the control groups that it changed are evaluated again: a plan of
+hundreds of steps on hundreds of control groups is replayed in the time that its steps take.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .kernel_cpusets import MEMBER, NONE, ROOT, Bounds, Cgroup, CpuSet, Machine,
 
 
 class MovingMachine:
-    """A machine in motion: ``bounds`` always has what ``kernel_cpusets.bounds`` finds.
+    """A machine whose ``bounds`` are, after each operation, what ``kernel_cpusets.bounds`` returns for it.
 
     ``moved`` has the control groups that changed since it was cleared, each with the CPUs that changed.
     """
@@ -34,7 +34,7 @@ class MovingMachine:
         self._doubted = {path: set(cpus) for path, cpus in doubted.items()}
         # The observed state may be one that no operation leads to, so the first operation evaluates all control groups.
         self._known = False
-        # By parent: its children, the children that request a CPU, and those that depend on all CPUs of the parent.
+        # By parent: its children, the children that request a CPU, and the children that depend on all CPUs of the parent.
         self._inner: dict[str, set[str]] = collections.defaultdict(set)
         self._asking: dict[tuple[str, int], set[str]] = collections.defaultdict(set)
         self._following: dict[str, set[str]] = collections.defaultdict(set)
@@ -45,7 +45,7 @@ class MovingMachine:
     # Operations
 
     def make(self, path: str) -> None:
-        """A new control group, which requests nothing."""
+        """Make a control group, which requests nothing."""
         self._done(oracle.make(self.machine._replace(cgroups={}), path))
 
     def set_cpus(self, path: str, cpus: CpuSet) -> None:
@@ -65,9 +65,9 @@ class MovingMachine:
             self._done(after)
 
     def _concerned(self, path: str, cpus: CpuSet = NONE) -> Machine:
-        """A part of the machine on which an operation has the same effect as on all of it.
+        """A part of the machine on which an operation has the same effect as on the whole machine.
 
-        It has the control group, its siblings that request the same CPUs, all control groups in these, and all ancestors.
+        It contains the control group, the siblings that request the same CPUs, all control groups in these, and all ancestors.
         """
         if not self._known:
             return self.machine._replace(cgroups=dict(self.cgroups))
@@ -81,7 +81,7 @@ class MovingMachine:
         return self.machine._replace(cgroups=cgroups, elsewhere=self._elsewhere(path, cpus))
 
     def _elsewhere(self, path: str, cpus: CpuSet) -> CpuSet:
-        """The CPUs of the other partitions at the top, where with these ``cpus`` they may be all CPUs of the machine."""
+        """The CPUs of the other top-level partitions; empty if they and ``cpus`` cannot together be all CPUs of the machine."""
         taken, doubted, own = self._taken[ROOT], self._doubted[ROOT], self.cgroups[path].cpus
         if len(self.machine.online) > len(taken) + len(doubted) + len(cpus | own):
             return NONE
@@ -144,7 +144,7 @@ class MovingMachine:
         return partitions + [inner for path in partitions for inner in self._partitions_with(cpus, path)]
 
     def _refresh(self, path: str) -> None:
-        """Evaluate a control group again, and those in it that depend on its CPUs."""
+        """Evaluate a control group again, and the control groups in it that depend on its CPUs."""
         before = self.bounds.get(path, Bounds())
         taken, doubted = self._taken.setdefault(path, set()), self._doubted.setdefault(path, set())
         now = oracle.bounds_of(self.machine, path, self.bounds[parent(path)], taken, doubted)
@@ -157,7 +157,7 @@ class MovingMachine:
                 self._refresh(inner)
 
     def _follow(self, path: str) -> None:
-        """Note whether a control group depends on all CPUs of its parent, not only on those that it requests."""
+        """Note whether a control group depends on all CPUs of its parent, not only on the CPUs that it requests."""
         cgroup, around = self.cgroups.get(path), parent(path)
         if cgroup is not None:
             follows = not cgroup.valid and not cgroup.cpus & self.bounds[around].least

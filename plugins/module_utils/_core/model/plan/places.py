@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The places that a manager may write, that is the steps that it may plan. The validator gets them as input."""
+"""The places that a manager may write: the steps that it may plan. They are an input of the validator."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Place(NamedTuple):
     volatile: bool = False
 
     def covers(self, step: Step) -> bool:
-        """Whether the place has this step."""
+        """Whether a step writes to this place."""
         kind = "file" if step.kind == "link" and self.kind == "file" else step.kind
         if kind != self.kind or re.fullmatch(self.target, step.target, re.ASCII) is None:
             return False
@@ -52,7 +52,7 @@ def dropins(manager: str) -> Place:
 
 
 def covering(places: t.Iterable[Place], step: Step) -> t.Optional[Place]:
-    """The place that a step writes to; None where no place has it."""
+    """The place that a step writes to; None if it is in no place."""
     control = CONTROL_FILE.fullmatch(step.target) if step.kind in ("file", "link") else None
     if control:
         step = make_step.unit_property(control.group(1), control.group(2), "", step.phase)

@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """A plan: readable changes, each with the steps that carry it out.
 
-A drift item is a change that was not applied; the two are one type.
+A drift item is a change that was not applied, so it has the same type.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if t.TYPE_CHECKING:
 DRIFT: Verdict = "drift"  # the node differs; the steps correct it
 # The node differs, and Corral cannot correct it; the reason has the cause and what to do.
 UNCHANGEABLE: Verdict = "unchangeable"
-UNKNOWN: Verdict = "unknown"  # it could not be read; never counted as in sync
+UNKNOWN: Verdict = "unknown"  # the actual value could not be read; never counted as in sync
 
 # When steps run, in this order over the whole plan. CPUs move before files so that the live hand-over can be ordered:
 # a daemon-reload would apply all drop-ins at once (systemd 252).
@@ -34,15 +34,15 @@ TAKE = 6  # devices, names and files that a workload loses, before the checkpoin
 RECORD = 7  # the checkpoint, before its grants take effect
 STOP = 10  # units that are about to lose their files
 VALUES = 20  # sysctl, hugepage pools
-CPUS = 30  # the ordered hand-over
+CPUS = 30  # the ordered hand-over of CPUs
 LIVE = 40  # other live properties of units
 RELEASE = 50  # live properties that the profile no longer declares
 FILES = 60  # drop-ins, units, sysctl.d
-RELOAD = 70  # one daemon-reload for all of them
-EMPTY_SLICES = 75  # once no unit requires them: the stop of a slice ends the units that require it, wherever they run
+RELOAD = 70  # one daemon-reload for all files of the phases before
+EMPTY_SLICES = 75  # slices that no unit requires any more: a slice's stop ends all units that require it
 START = 80  # units that need their files
-DECLARE = 90  # the profile itself, last: it becomes the declared one when all of it is applied
-# What grants do not need at once is left to the rollout and the tick: a reload at each start would take seconds.
+DECLARE = 90  # the profile itself, last: it becomes the declared profile when all of it is applied
+# The phases that a grant does not need at once: the rollout and the tick run them, since a reload at each start would take seconds.
 LATER = (STOP, VALUES, RELOAD, DECLARE)
 
 
@@ -56,8 +56,8 @@ class Step(NamedTuple):
     """One write. make_step.py has a constructor for each ``kind``, which explains ``target``, ``name`` and ``value``.
 
     ``phase`` and ``order`` give its place in the whole plan; ``reload`` asks for a daemon-reload after phase FILES. An ``optional`` step
-    needs something that the kernel may lack (pages): a failure is drift, found by the next observation. But a run is undone where the
-    failed step should have moved a unit off CPUs that a later step gives to another.
+    needs something that the kernel may lack (pages): a failure is drift, found by the next observation. But a run is undone if the failed
+    step should have moved a unit off CPUs that a later step gives to another unit.
     """
 
     kind: StepKind
@@ -72,7 +72,7 @@ class Step(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The target of the step, as the key of its original."""
+        """The key of the step and of its original."""
         return key_of(self.kind, self.target, self.name)
 
     @property
@@ -113,9 +113,9 @@ class Part(NamedTuple):
     """One manager's part of a plan: its changes, and the keys of everything that it manages, in sync or not.
 
     A value that Corral once changed returns to its original when no part holds it any more. ``problems``: reasons not to begin with this
-    profile on this node. ``manager``: whose owned kernel values are recorded even when they are right already. ``notes``: hints for the
-    user. ``baseline``: steps on values that another file keeps right; they are not executed, but the value is recorded as the original.
-    ``gone``: keys of files that the changes remove for good, with their originals.
+    profile on this node. ``manager``: if set, the kernel values in ``owned`` are recorded under this name even if they are right already.
+    ``notes``: hints for the user. ``baseline``: steps on values that another file keeps right; they are not executed, but the value is
+    recorded as the original. ``gone``: keys of files that the changes remove for good, with their originals.
     """
 
     changes: tuple[Change, ...]
@@ -136,9 +136,9 @@ def unit_of_cpus_file(path: str) -> str:
 
 
 def steps_in_order(changes: t.Iterable[Change]) -> list[Step]:
-    """All steps of a plan in the order in which they run, with one daemon-reload where any step asks for it.
+    """All steps of a plan in the order in which they run, with one daemon-reload if any step asks for it.
 
-    Each step is there once, except for folders.
+    No step is there twice, except removals of folders.
     """
     # Several changes may have the same step. A folder may be empty only at the second of two attempts.
     steps: list[Step] = []
@@ -169,7 +169,7 @@ def change_to_dict(change: Change) -> Item:
 
 
 def change_from_dict(data: t.Mapping[str, t.Any]) -> Change:
-    """A change or drift item from its JSON form, without steps. Raises TypeError where a field is missing."""
+    """A change or drift item from its JSON form, without steps. Raises TypeError for a missing field."""
     return Change(**{name: data[name] for name in Change._fields if name in data and name != "steps"})
 
 
@@ -178,7 +178,7 @@ class Plan(NamedTuple):
     """The wanted changes. ``context`` is None for a plan without a profile (the agent, a removal).
 
     ``lost``: a removal that changes nothing and names what is left, because the originals are lost. ``keep_going``, for a removal: the run
-    continues where something cannot be restored, and names it in ``leftovers``; it ends where the node cannot be drained.
+    continues if a target cannot be restored, and names the target in ``leftovers``; it ends if the node cannot be drained.
     """
 
     context: t.Optional[Context]

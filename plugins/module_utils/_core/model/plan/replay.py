@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """The validator's replay: the CPUs that the kernel lets every control group have after each step of a plan.
 
-It uses the finished steps and the kernel's rule (kernel_cpusets.py), and no decision of the planner. After each step it checks the changes
-of the step (moving_cpusets.py), with the same result as a check of the whole machine.
+It uses the finished steps and the kernel's rule (kernel_cpusets.py), and no decision of the planner. After each step it checks only what
+the step changed (moving_cpusets.py), with the same result as a check of the whole machine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .plan import RELEASE, Step, unit_of_cpus_file
 
 NOTHING: t.Mapping[str, CpuSet] = types.MappingProxyType({})
 MOST = 8  # problems of one step that are reported
-Pair = tuple[str, str]  # a control group with CPUs of its own, and another one
+Pair = tuple[str, str]  # the owner of CPUs, and another control group
 
 
 def problems(
@@ -38,18 +38,18 @@ def problems(
     hiding: t.Collection[str] = (),
     ungranted: t.Collection[str] = (),
 ) -> list[Problem]:
-    """The problems of the first step after which others would get CPUs of a control group of ``own`` (paths), at most MOST.
+    """The problems (at most MOST) of the first step after which another control group would get CPUs of a control group in ``own`` (paths).
 
-    A control group has its CPUs for itself from the moment that it is a partition, or at once where it holds processes (``populated``).
-    CPUs that others have before the first step are no fault of these steps. Other processes may begin to run at any moment, in any control
-    group and in a new one, which gets the rest of the root. Without ``partitions`` only requests of CPUs are checked.
+    A control group in ``own`` has its CPUs for itself once it is a partition, or at once if it holds processes (``populated``). CPUs that
+    others have before the first step are no fault of these steps. Other processes may begin to run at any moment, in any control group and
+    in a new control group, which gets the rest of the root's CPUs. Without ``partitions`` only requests of CPUs are checked.
 
-    ``at_start``: the CPUs of slices that do not run, by their files; the start of a slice with them counts as a request. ``hiding``:
-    systemd's own files (paths) that hide a live value; until they are gone a slice starts with their CPUs. ``ungranted``: the slices of
-    ``populated`` without granted CPUs before the first step; CPUs that they share become their own only when they become partitions.
+    ``at_start``: by path, the CPUs in the files of slices that do not run; the start of such a slice counts as a request. ``hiding``:
+    systemd's own files (paths) that hide a live value: until they are gone, their slices start with their CPUs. ``ungranted``: the slices
+    of ``populated`` without granted CPUs before the first step; CPUs that they share become their own only when they become partitions.
 
-    A control group that may have such CPUs before the first step may keep them. A step must not request them for it, unless it certainly
-    had them.
+    If another control group may have CPUs of ``own`` before the first step, it may keep them. A step must not request these CPUs for it,
+    unless it certainly had them.
     """
     moving = MovingMachine(machine)
     watch = Watch(moving, populated, own, partitions=partitions, ungranted=ungranted)
@@ -65,7 +65,7 @@ def problems(
         if step.kind == "unit" and step.value == "start" and path in asleep:
             watch.begin(path, asleep.pop(path))
         shared = watch.observe()
-        # A control group that requests the same CPUs is the reason why others get them.
+        # A control group that requests the same CPUs is the reason why other control groups get them.
         askers = {pair: cpus & asked_by(moving, pair[1]) for pair, cpus in shared.items()}
         askers = {pair: cpus for pair, cpus in askers.items() if cpus} or shared
         if askers:  # Later problems may follow from this one.
@@ -74,7 +74,7 @@ def problems(
 
 
 def problem(path: str, other: str, cpus: CpuSet, step: Step, *, of_corral: bool) -> Problem:
-    """What is wrong with a step, and what to do where the cause is not the plan."""
+    """What is wrong with a step, and what to do if the cause is not the plan."""
     who = "a process in a control group without a cpuset" if other == ROOT else other
     text = f"{who} would have CPUs of {path} at {step.target} {step.text or ''}"
     if other == ROOT or of_corral or other == group_of(step.target):
@@ -90,9 +90,9 @@ def asked_by(machine: MovingMachine, path: str) -> CpuSet:
 
 
 class Watch:
-    """The CPUs of the control groups ``own`` that others got since the beginning.
+    """The CPUs of the control groups ``own`` that other control groups got since the beginning.
 
-    After a step, only pairs of an owner and another control group are checked that involve CPUs which the step moved.
+    After a step it checks the pairs of an owner and another control group that have CPUs which the step moved.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Watch:
         waiting = [path for path in ungranted if path in machine.cgroups] if partitions else []
         self.common = {path: self.requested_by_others(path) & self.asked[path] for path in waiting}
         self.shared: dict[Pair, CpuSet] = {}
-        # By CPU: the control groups that have it exclusively, and those that have it or may have it.
+        # By CPU, its owners (control groups that have it exclusively), and all control groups that have it or may have it.
         self.owners: dict[int, set[str]] = collections.defaultdict(set)
         self.others: dict[int, set[str]] = collections.defaultdict(set)
         self.owned: dict[str, CpuSet] = {}
@@ -123,7 +123,7 @@ class Watch:
         self.owned_first = {path: cpus | self.common.get(path, NONE) for path, cpus in self.owned.items()}
 
     def begin(self, path: str, cpus: CpuSet) -> None:
-        """Start a slice with these CPUs by its files: it did not have them before."""
+        """Start a slice whose files assign these CPUs: it did not have them before."""
         for written in (NONE, cpus):  # The slice may exist and request these CPUs already.
             self.machine.set_cpus(path, written)
         self.machine.moved[path] = self.machine.moved.get(path, NONE) | cpus
@@ -150,7 +150,7 @@ class Watch:
         return NONE.union(*(self.asked[other] & self.first[other].least for other in others))
 
     def observe(self) -> dict[Pair, CpuSet]:
-        """By owner and other, the CPUs of the owner that the other has, and did not have in the beginning."""
+        """By pair of an owner and another control group, the owner's CPUs that the other control group got since the beginning."""
         moved, self.machine.moved = self.machine.moved, {}
         for path in moved:
             self.note(path)
@@ -188,7 +188,7 @@ class Watch:
 
 
 def enter(by_cpu: dict[int, set[str]], path: str, before: CpuSet, now: CpuSet) -> None:
-    """Enter a control group under its present CPUs."""
+    """List a control group in ``by_cpu`` under its CPUs ``now``, and no longer under CPUs that it had only ``before``."""
     for cpu in before - now:
         by_cpu[cpu].discard(path)
     for cpu in now - before:
@@ -196,7 +196,7 @@ def enter(by_cpu: dict[int, set[str]], path: str, before: CpuSet, now: CpuSet) -
 
 
 def do(machine: MovingMachine, step: Step) -> None:
-    """Do a step, as far as it moves CPUs."""
+    """Apply a step to the machine if the step moves CPUs."""
     if step.kind == "partition":
         path = step.target[len("/sys/fs/cgroup/") :].rpartition("/")[0]
         cgroup = machine.cgroups.get(path)
@@ -238,7 +238,7 @@ def assigned(text: str) -> CpuSet:
 
 
 def make(machine: MovingMachine, path: str) -> None:
-    """Make a control group and its ancestors, where they do not exist."""
+    """Make a control group and its ancestors, unless they exist."""
     parts = path.split("/")
     for depth in range(1, len(parts) + 1):
         inner = "/".join(parts[:depth])

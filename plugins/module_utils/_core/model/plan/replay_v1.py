@@ -18,10 +18,10 @@ from .plan import Step
 def problems(
     steps: t.Sequence[Step], units: t.Sequence[Slice], ending: t.Collection[str], above: frozenset[int]
 ) -> list[Problem]:
-    """The first instant at which an isolated CPU would be shared, as the steps hand CPUs over.
+    """The first CPU that an exclusive slice and another slice would share while the steps hand CPUs over.
 
-    ``units`` have the present CPUs. The units of ``ending``, and units whose directory goes, are exclusive until their own step. Processes
-    without a directory have the CPUs ``above``.
+    ``units`` have the present CPUs. The units of ``ending``, and units whose directory is removed, are exclusive until their own step.
+    Processes without a directory have the CPUs ``above``.
     """
     moves = [(unit_of(step), cpus_after(step, above)) for step in steps if step.kind == "cpuset"]
     gone = {unit_of(step) for step in steps if step.kind == "cpuset" and step.value is None}
@@ -38,12 +38,12 @@ def unit_of(step: Step) -> str:
 
 
 def cpus_after(step: Step, above: frozenset[int]) -> frozenset[int]:
-    """The CPUs of a unit after the step on its directory: the CPUs ``above`` where the directory goes."""
+    """The CPUs of a unit after the step on its directory: the CPUs ``above`` if the step removes the directory."""
     return above if step.value is None else cpuset.parse(step.value)
 
 
 def overlaps(now: t.Mapping[str, frozenset[int]], exclusive: t.Container[str]) -> set[tuple[str, str, int]]:
-    """Each (exclusive slice, other slice, CPU) that two slices share."""
+    """Each CPU that an exclusive slice shares, as (exclusive slice, other slice, CPU)."""
     holders: dict[int, list[str]] = {}
     for unit, cpus in now.items():
         for cpu in cpus:
@@ -62,7 +62,7 @@ def overlaps(now: t.Mapping[str, frozenset[int]], exclusive: t.Container[str]) -
 def new_overlap(
     slices: t.Sequence[Slice], moves: t.Iterable[tuple[str, frozenset[int]]], ending: t.Container[str] = ()
 ) -> t.Optional[tuple[str, str, int]]:
-    """The first new overlap (exclusive slice, other slice, CPU) by these writes; None if there is none.
+    """The first new overlap (exclusive slice, other slice, CPU) that these writes make; None without an overlap.
 
     A slice of ``ending`` is exclusive until it is written. This function shares nothing with ``handover.order``, so that it finds faults
     there.

@@ -5,8 +5,7 @@
 # This module is private to the collection corral.node.
 """The state before a step, and the steps that restore it.
 
-Rollback, removal, the undo of an apply that was refused in the middle, and a profile that no longer declares something
-all use this module.
+A rollback, a removal, the undo of a refused apply, and a profile that no longer declares a target all use this module.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class Original(NamedTuple):
 
     @property
     def location(self) -> str:
-        """The path for which ``made`` names the folders; "" where none are made."""
+        """The path for which ``made`` names the missing folders; "" for a kind of step that makes no folders."""
         if self.kind == "property":
             return control_file(self.target, self.name, runtime=True)
         if self.kind in ("file", "link", "compile"):
@@ -79,8 +78,8 @@ def from_data(data: t.Mapping[str, t.Any]) -> Original:
 def restore_recorded(before: Original, online: str, taken: frozenset[int] = cpuset.EMPTY) -> list[Step]:
     """The steps that restore a recorded original, for a removal or a target that is no longer declared.
 
-    A slice of Corral's does not get its earlier AllowedCPUs= back, and it becomes no partition again that a user made. Nor does any unit
-    get back a request for CPUs that exclusive slices have now (``taken``).
+    A slice of Corral's does not get its earlier AllowedCPUs= back, no slice becomes a partition again that a user made, and no unit gets
+    back a request for CPUs that exclusive slices have now (``taken``).
     """
     if before.kind == "partition":
         before = before._replace(value=MEMBER)
@@ -91,7 +90,7 @@ def restore_recorded(before: Original, online: str, taken: frozenset[int] = cpus
 
 
 def own_property(path: str) -> str:
-    """The key of the property that a persistent set-property wrote to this file, for a slice of Corral's; "" for any other file."""
+    """If a persistent set-property on a slice of Corral's wrote this file, the key of the property; "" for any other file."""
     key = key_of_file(path)
     return key if is_own(key.partition(":")[2].rpartition(":")[0]) else ""
 
@@ -110,7 +109,7 @@ def restore(before: Original, online: str) -> list[Step]:
 
 
 def restore_file(before: Original, dummy: str) -> list[Step]:
-    """Write a file or link as it was, or remove it and its folders."""
+    """The steps that write a file or link as it was, or remove it and its folders."""
     target, reload = before.target, before.target.startswith(SYSTEMD_FOLDERS)
     if before.link is not None:
         return [make_step.link(target, before.link, FILES, reload=reload), *folders(before)]
@@ -118,7 +117,7 @@ def restore_file(before: Original, dummy: str) -> list[Step]:
 
 
 def restore_value(before: Original, dummy: str) -> list[Step]:
-    """Write the former value of a target, or its kind's ``none``; nothing where it existed without Corral."""
+    """The steps that write a target's former value, or else its kind's ``none``; no steps for a target that existed without Corral."""
     kind = KINDS[before.kind]
     value, optional = before.value or kind.none, kind.optional
     step = Step(before.kind, before.target, value, kind.phase, kind.order, name=before.name, optional=optional)
@@ -126,19 +125,18 @@ def restore_value(before: Original, dummy: str) -> list[Step]:
 
 
 def restore_cpuset(before: Original, dummy: str) -> list[Step]:
-    """Write the former CPU list of a directory of cgroup v1, or remove the directory.
+    """The step that writes the former CPU list of a directory of cgroup v1, or removes the directory.
 
-    Exclusive slices release CPUs before other slices get them. Inner directories go before outer ones, all before
-    slices stop.
+    Exclusive slices release CPUs before other slices get them. Inner directories go before outer directories, all before slices stop.
     """
     order = -10 if is_exclusive(before.target.rpartition("/")[2]) else 20 - before.target.count("/")
     return [make_step.cpuset(before.target, before.name, before.value or None, RELEASE, order)]
 
 
 def restore_unit(before: Original, dummy: str) -> list[Step]:
-    """Stop a unit that did not run before, or that is a workload's.
+    """The step that stops a unit that did not run before, or that is a workload's.
 
-    A slice is stopped once systemd no longer knows units in it, any other unit before its files are removed.
+    A slice stops once systemd no longer knows units in it, any other unit before its files are removed.
     """
     if not before.target or (before.active and not is_workloads(before.target)):
         return []
@@ -147,7 +145,7 @@ def restore_unit(before: Original, dummy: str) -> list[Step]:
 
 
 def restore_program(before: Original, dummy: str) -> list[Step]:
-    """Remove the files of a program that was new, its compiled files, and its folders where nothing else is in them."""
+    """The steps that remove the files of a program that was new, its compiled files, and its folders if they are empty then."""
     paths = [f"{before.target}/{name}" for name in before.name.splitlines()]
     inside = {
         path[:end] for path in paths for end, char in enumerate(path) if char == "/" and end >= len(before.target)
@@ -160,12 +158,12 @@ def restore_program(before: Original, dummy: str) -> list[Step]:
 
 
 def folders(before: Original, phase: int = FILES) -> list[Step]:
-    """Remove the folders that were made for a target, the innermost first, where they are empty."""
+    """The steps that remove the folders that were made for a target, the innermost first, if they are empty."""
     return [make_step.folder(path, phase, 80 - path.count("/")) for path in before.made]
 
 
 def restore_property(before: Original, online: str) -> list[Step]:
-    """Restore the live value, and systemd's own file or its absence.
+    """The steps that restore the live value, and restore or remove systemd's own file.
 
     Clearing AllowedCPUs= leaves the kernel's value as it is (systemd 252, 257), so all CPUs are set first.
     """
@@ -185,8 +183,8 @@ def restore_property(before: Original, online: str) -> list[Step]:
         assignments = [before.value or online, ""]
     else:
         assignments = [unit_limits.property_value(name, before.value or "max")]
-    # A slice of Corral's stops, or keeps its CPUs while it has processes. A workload's slice may have been started with the unit,
-    # before it got anything.
+    # A slice of Corral's stops, or keeps its CPUs while it has processes. A workload's slice may have been started with the unit, before
+    # the workload got any CPUs.
     ours = is_own(unit) and (not before.active or is_workloads(unit))
     if ours:
         assignments = [""]
@@ -211,22 +209,22 @@ def handed_down(kept: t.Sequence[Original], gone: t.Iterable[Original]) -> list[
 
 
 def inverse(before: Original, step: Step, online: str, shared: str = "") -> list[Step]:
-    """The steps that undo one step that has just been done, to run at once and in this order.
+    """The steps that undo a step that has just run, to run at once and in this order.
 
-    What was stopped starts again: a mount (phase START) only once all files are back and systemd has read them. A slice with a name of
-    Corral's that requested no CPUs gets ``shared``, the CPUs that are shared after the undo ("": not known). An empty setting would leave
-    it the CPUs of the plan, which may be a grant's again.
+    A stopped unit or mount starts again, the mount (phase START) only once all files are back and systemd has read them. A slice with a
+    name of Corral's that requested no CPUs gets ``shared``, the CPUs that are shared after the undo ("": not known). An empty setting would
+    leave the slice the CPUs of the plan, which may belong to a grant again.
     """
     if step.kind == "hook":
         return [make_step.hook(step.target, "resume", START)] if step.value == "drain" else []
     if step.kind == "partition" and before.value == step.value:
-        return []  # The step renewed a partition. Another write would end it first: see apply_step.set_partition().
+        return []  # The step renewed a partition. Another write would end the partition first: see apply_step.set_partition().
     if step.kind == "unit" and before.active and step.value == "stop":
         return [make_step.unit(step.target, "start", STOP)]
     if step.kind == "mount" and before.active and step.value in ("stop", "restart"):
         return [make_step.mount(step.target, step.name, "start" if step.value == "stop" else "restart", START)]
     if step.kind == "property" and step.phase in (CPUS, LIVE) and step.name != DEVICE_ALLOW:
-        # The hand-over passes through several values: each goes back to the one before it, live first.
+        # The hand-over sets several values in turn: each undo restores the value before its step, first live.
         value = unit_limits.property_value(before.name, before.value) if before.value else ""
         if not value and step.name == "AllowedCPUs" and before.runtime is None and is_own(step.target):
             value = shared
@@ -242,9 +240,9 @@ def in_order(steps: t.Iterable[Step]) -> list[Step]:
 
 
 class Kind(NamedTuple):
-    """How an original of one kind is restored, and the property of the change that does so.
+    """How an original of one kind is restored. ``label``: the property of the change that restores it.
 
-    ``shown``: that change shows the restored value. The other fields are for the step of restore_value().
+    ``shown``: this change shows the restored value. The other fields are for the step of restore_value().
     """
 
     label: str
@@ -266,7 +264,7 @@ KINDS: t.Mapping[StepKind, Kind] = {
     "partition": Kind(PROPERTY, shown=True, none=MEMBER, phase=RELEASE, order=-10),
     "cpuset": Kind("cpuset.cpus", restore_cpuset, shown=True),
     "property": Kind("property", restore_property, shown=True),
-    # Where other control groups depend on the controller, the kernel refuses and it stays.
+    # If other control groups depend on the controller, the kernel refuses to remove it, and it stays.
     "controller": Kind("controller", none="-", phase=EMPTY_SLICES, order=99, optional=True),
     "unit": Kind("state", restore_unit),
     "mount": Kind("mounted", none="stop", phase=STOP),

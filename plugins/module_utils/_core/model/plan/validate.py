@@ -29,7 +29,7 @@ def problems(
 ) -> list[Problem]:
     """Every reason not to make these changes on this machine, except overlaps of CPUs (replay.py and replay_v1.py).
 
-    ``writes`` has by name the places that each manager may write.
+    ``writes``: by manager, the places that it may write.
     """
     steps = [(change.manager, step) for change in changes for step in change.steps]
     misplaced = [problem for name, step in steps for problem in place_problems(name, step, writes.get(name, ()))]
@@ -37,7 +37,7 @@ def problems(
 
 
 def place_problems(manager: str, step: Step, places: t.Sequence[Place]) -> list[Problem]:
-    """The problem of a step outside of its manager's places, or that no manager may plan."""
+    """The problem of a step that is outside of its manager's places, or that no manager may plan; empty without a problem."""
     if is_sound(step) and (step.kind == "folder" or covering(places, step) is not None):
         return []
     message = f"the manager {manager} must not write here ({step.kind}); report this as a fault of Corral"
@@ -45,23 +45,23 @@ def place_problems(manager: str, step: Step, places: t.Sequence[Place]) -> list[
 
 
 def is_sound(step: Step) -> bool:
-    """The rules for a step of any manager: no path leads elsewhere, and no unit's name can be mistaken for an option."""
+    """Whether any manager may plan a step: no path leads elsewhere, and no unit's name can be mistaken for an option."""
     if CONTROL.search(step.target):
         return False
     if step.kind in BY_UNIT:
         return UNIT.fullmatch(step.target) is not None and not step.target.startswith("-")
     holds = step.kind != "cpuset" or step.name in ("", step.target.rpartition("/")[2])
-    # A folder may be anywhere, like a mount's: only an empty one can be removed.
+    # A folder may be anywhere, for example a mount's folder: only an empty folder can be removed.
     return holds and step.target.startswith("/") and ".." not in step.target.split("/")
 
 
 def moves_cpus(step: Step) -> bool:
-    """Whether a step changes the CPUs of processes. A file of systemd's own does so once systemd reads it."""
+    """Whether a step changes the CPUs of processes. A file of systemd's own changes them once systemd reads the file."""
     return step.kind in ("partition", "cpuset") or step.name == "AllowedCPUs" or bool(unit_of_cpus_file(step.target))
 
 
 def pool_problems(steps: t.Sequence[Step], topology: Topology) -> list[Problem]:
-    """Pools that together request more than their node's memory."""
+    """The problems of pools that together request more than their node's memory."""
     asked: dict[t.Optional[int], int] = {}
     for step in steps:
         match = POOL.fullmatch(step.target) if step.kind == "pool" else None

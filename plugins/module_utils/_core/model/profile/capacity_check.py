@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """Whether a profile fits a machine: its CPUs, its NUMA nodes, its page sizes, and the memory of each node.
 
-Nothing else can use the memory of hugepages, and the kernel refuses no number of them: it stops when it finds no more memory
-(hugetlbpage.rst). So the pools of a node are checked against its MemTotal less the memory that the profile reserves.
+The memory of hugepages is lost to everything else, and the kernel accepts any number of hugepages: it stops when it finds no more memory
+(hugetlbpage.rst). So the pools of a node are checked against its MemTotal minus the memory that the profile reserves.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from ..values.sizes import about_text, page_text, size_text
 from .profile import Profile
 from .profile_memory import Hugepages, Mount
 
-# Hugepages should leave a sixteenth of the memory to all else, and 4 GiB where there is much memory.
+# Hugepages should leave a sixteenth of the memory to everything else; 4 GiB are always enough.
 ENOUGH = 4 << 30
 # Page size in KiB and NUMA node (None: the whole machine).
 Pool = tuple[int, t.Optional[int]]
 
 
 def check_node(profile: Profile, topology: Topology, before: t.Optional[t.Mapping[Pool, int]] = None) -> list[Problem]:
-    """All problems of this profile on this machine, those of CPU pools included; empty when it fits.
+    """All problems of this profile on this machine, also of CPU pools; empty if the profile fits.
 
-    ``before`` has the pages of pools before Corral: a pool that the profile no longer declares returns to them.
+    ``before`` has the pages that each pool had before Corral: a pool that the profile no longer declares gets these pages again.
     """
     problems: list[Problem] = []
     try:
@@ -87,7 +87,7 @@ def _notes(profile: Profile, topology: Topology) -> t.Iterator[str]:
 
 
 def _little_left(profile: Profile, topology: Topology) -> t.Iterator[str]:
-    """A note where hugepages leave little memory and the profile reserves none: for the machine, else for each NUMA node."""
+    """Notes if hugepages leave little memory and the profile reserves none: for the machine, else for each NUMA node."""
     if profile.memory.reserved:
         return
     asked = sum(map(_bytes, profile.memory.hugepages))
@@ -118,7 +118,7 @@ def _check_reserved(profile: Profile, topology: Topology) -> t.Iterator[Problem]
 
 
 def _check_pools(profile: Profile, topology: Topology) -> t.Iterator[Problem]:
-    """Page sizes and nodes that this machine does not have."""
+    """The problems of page sizes and NUMA nodes that this machine does not have."""
     for index, pool in enumerate(profile.memory.hugepages):
         path = f"memory.hugepages[{index}]"
         if pool.node is None:
@@ -140,7 +140,7 @@ def _check_pools(profile: Profile, topology: Topology) -> t.Iterator[Problem]:
 
 
 def _check_budget(profile: Profile, topology: Topology) -> list[Problem]:
-    """Hugepages against memory: node by node, then all of them together."""
+    """The problems of hugepages that do not fit into the memory of a NUMA node, else of the machine."""
     declared = profile.memory.hugepages
     problems: list[Problem] = []
     for node in sorted({pool.node for pool in declared if pool.node is not None}):
@@ -186,7 +186,7 @@ def _check_mounts(profile: Profile, topology: Topology, before: t.Mapping[Pool, 
 
 
 def _check_set_aside(profile: Profile, topology: Topology, before: t.Mapping[Pool, int]) -> t.Iterator[Problem]:
-    """min_size is taken from the pool when the file system is mounted; a mount beyond it fails (ENOMEM)."""
+    """The problems of mounts whose min_size is more than their pool has left: the kernel takes it from the pool, or fails (ENOMEM)."""
     left: dict[int, int | None] = {}
     for index, mount in enumerate(profile.memory.mounts):
         pool = left.setdefault(mount.pagesize_kib, _pool_bytes(profile, topology, mount.pagesize_kib, before))
@@ -203,9 +203,9 @@ def _too_little(mount: Mount, pool: int) -> str:
 
 
 def _pool_bytes(profile: Profile, topology: Topology, size_kib: int, before: t.Mapping[Pool, int]) -> int | None:
-    """The bytes of the pools of a page size under this profile; None where there are none.
+    """The bytes of all pools of a page size under this profile; None without such pools.
 
-    A pool that is not declared keeps its pages, or returns to those before Corral.
+    A pool that is not declared keeps its pages, or gets the pages that it had ``before`` Corral.
     """
     declared = [pool for pool in profile.memory.hugepages if pool.size_kib == size_kib]
     if any(pool.node is None for pool in declared):
@@ -250,12 +250,12 @@ def machine_memory(topology: Topology) -> int | None:
 
 
 def _sizes(topology: Topology) -> frozenset[int]:
-    """Page sizes in KiB that the kernel has, wherever it shows them."""
+    """The page sizes in KiB that the kernel shows, for the machine or for a NUMA node."""
     return frozenset(topology.global_hugepages or ()).union(*(node.hugepages for node in topology.numa.values()))
 
 
 def _lacking(size_kib: int, sizes: frozenset[int], where: str) -> str:
-    """Why a page size cannot be had, "" when it can."""
+    """Why a page size is not available; "" if it is."""
     if size_kib in sizes:
         return ""
     if not sizes:

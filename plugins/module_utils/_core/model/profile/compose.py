@@ -5,8 +5,9 @@
 # This module is private to the collection corral.node.
 """Merges the layers of a profile; each key keeps the name of its layer.
 
-A later layer wins. Sections merge key by key, and so do the items of a list that can be identified; a list of plain values is replaced. An
-empty key (null) removes what an earlier layer declared, and so does a key that excludes the earlier one. profile.py checks the result.
+A later layer wins. Sections merge key by key. Lists of sections merge item by item if the items have an identity; a list of plain values is
+replaced. An empty key (null) removes the value of earlier layers, and a key removes the keys of earlier layers that it excludes. profile.py
+checks the result.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ..workload.match_kinds import MATCH_KINDS
 from . import profile_devices, schema, schema_key, schema_types
 from .schema_reader import brief, join
 
-# The keys that identify an item of a list of sections; a pool without a node is the whole machine's.
+# The keys that identify an item of a list of sections; a pool without a node is for the whole machine.
 IDENTITY: dict[str, tuple[str, ...]] = {
     "memory.hugepages": ("size", "node", "near"),
     "memory.mounts": ("path",),
@@ -36,7 +37,7 @@ IDENTITY: dict[str, tuple[str, ...]] = {
 # Each pool of hugepages has exactly one of AMOUNTS.
 POOLS, AMOUNTS = "memory.hugepages", ("count", "share")
 
-# By key, the keys that it excludes: a later layer's choice replaces that of earlier layers.
+# By key, the keys that it excludes: a key of a later layer removes them from earlier layers.
 DISPLACES: dict[str, tuple[str, ...]] = {
     "cpu.reserved.cpus": ("count", "cores_per_numa"),
     "cpu.reserved.count": ("cpus", "cores_per_numa"),
@@ -69,7 +70,7 @@ _LAST_PART = re.compile(r'(?:\.[^.\[\]"]+|\[\d+\]|\["[^"]*"\])$')
 
 
 class Layer(NamedTuple):
-    """A part of a profile as it was written, and where (``corral_profile_layer_50_edge``)."""
+    """A part of a profile as it was written, and its place (``corral_profile_layer_50_edge``)."""
 
     origin: str
     data: object
@@ -92,7 +93,7 @@ _Marked = t.Union[dict[t.Any, t.Any], list[t.Any], _Leaf]
 
 
 def compose(layers: t.Sequence[Layer]) -> Composed:
-    """All layers as one, the last one the strongest. Raises CorralError for a layer that is no mapping."""
+    """All layers merged; the last layer is the strongest. Raises CorralError for a layer that is no mapping."""
     if not layers:
         raise refusal("is empty: give one layer or more, or leave it out", path="layers")
     wrong = [
@@ -114,7 +115,7 @@ def compose(layers: t.Sequence[Layer]) -> Composed:
 
 
 def origin_of(path: str, origins: t.Mapping[str, str]) -> str:
-    """The origin of the value at a path: of its leaf, else of the leaves below or beside it; "" without any.
+    """The origin of the value at a path: of its leaf, else of the leaves below it, else of the leaves beside it; "" without leaves.
 
     When a section is refused as a whole, or a key is missing, all keys beside it may be the cause.
     """
@@ -129,7 +130,7 @@ def origin_of(path: str, origins: t.Mapping[str, str]) -> str:
 
 
 def rewrite_paths(error: CorralError, origins: t.Mapping[str, str]) -> CorralError:
-    """The same refusal, each of its problems with the origin of the value it is about."""
+    """The same refusal; each problem gets the origin of its value."""
     return CorralError(
         *(problem._replace(origin=problem.origin or origin_of(problem.path, origins)) for problem in error.problems)
     )
@@ -171,7 +172,7 @@ def _mark_section(value: t.Any, node: schema.Node, origin: str) -> _Marked:
 
 
 def _merge(below: _Marked, above: _Marked, node: schema.Node, origin: str) -> _Marked:
-    """``above`` over ``below``. An empty section or list of items adds nothing; null removes all."""
+    """``above`` merged over ``below``. An empty section or list of items adds nothing; null removes the value."""
     if isinstance(below, dict) and isinstance(above, dict):
         return (
             _merge_map(below, above, node)
@@ -186,7 +187,7 @@ def _merge(below: _Marked, above: _Marked, node: schema.Node, origin: str) -> _M
 
 
 def _merge_map(below: dict[t.Any, t.Any], above: dict[t.Any, t.Any], node: schema.Node) -> dict[t.Any, t.Any]:
-    """A mapping of free keys; 0 and "0" are the same key."""
+    """Two mappings of free keys merged; 0 and "0" are the same key."""
     taken = {_read(node.key.keys, name) for name in above}
     return {**{name: value for name, value in below.items() if _read(node.key.keys, name) not in taken}, **above}
 
@@ -207,7 +208,7 @@ def _merge_section(
 
 
 def _merge_items(below: list[t.Any], above: list[t.Any], node: schema.Node, origin: str) -> _Marked:
-    """A list merged item by item. A second item of one layer with the same identity stays, so that the profile is refused for it."""
+    """Two lists merged item by item. If one layer has two items with the same identity, both stay, so that the profile is refused."""
     if max(len(below), len(above)) > schema.ITEMS_LIMIT:
         return max(below, above, key=len)  # The list is refused for its length.
     names = [_identity(item, node) for item in below]
@@ -230,7 +231,7 @@ def _merge_items(below: list[t.Any], above: list[t.Any], node: schema.Node, orig
 
 
 def _identity(item: _Marked, node: schema.Node) -> t.Optional[tuple[t.Any, ...]]:
-    """The values that identify an item; None where it has none, or where one cannot be read (the profile is refused for it)."""
+    """The values that identify an item; None without these values, or if one cannot be read (then the profile is refused)."""
     names = IDENTITY.get(node.key.path)
     if names is None or not isinstance(item, dict):
         return None
@@ -248,7 +249,7 @@ def _identity(item: _Marked, node: schema.Node) -> t.Optional[tuple[t.Any, ...]]
 
 
 def _takes_away(item: _Marked, node: schema.Node) -> bool:
-    """Whether an item has null for a key that each item needs, which removes it: `{size: 2Mi, node: 0, count: null}`."""
+    """Whether an item removes the earlier item: it has null for a key that each item needs, as in `{size: 2Mi, node: 0, count: null}`."""
     names = IDENTITY.get(node.key.path, ())
     amounts = (
         [item[name] for name in AMOUNTS if name in item] if node.key.path == POOLS and isinstance(item, dict) else []
@@ -264,7 +265,7 @@ def _takes_away(item: _Marked, node: schema.Node) -> bool:
 def _rivals(
     name: t.Optional[tuple[t.Any, ...]], others: t.Iterable[tuple[t.Any, ...]], node: schema.Node
 ) -> list[tuple[t.Any, ...]]:
-    """The pools of the same page size that this one excludes: a pool of the whole machine excludes pools of NUMA nodes."""
+    """The pools of the same page size that a pool excludes: one pool for the whole machine excludes pools of NUMA nodes, and vice versa."""
     if node.key.path != POOLS or name is None:
         return []
 
@@ -275,7 +276,7 @@ def _rivals(
 
 
 def _read(kind_of: t.Optional[schema_types.Type], value: t.Any) -> t.Any:
-    """A value as its type reads it (2Mi equals 2048Ki); unchanged where it cannot be read."""
+    """A value as its type reads it (2Mi equals 2048Ki); unchanged if it cannot be read."""
     try:
         return kind_of.read(value) if kind_of else value
     except ValueError:
@@ -287,7 +288,7 @@ def _is_null(marked: _Marked) -> bool:
 
 
 def _parts(marked: _Marked) -> t.Iterable[tuple[t.Any, t.Any]]:
-    """The parts of a mapping or list, by the name that a path has for them."""
+    """The parts of a mapping or list, each with its name in a path."""
     if isinstance(marked, dict):
         return [(name if isinstance(name, str) else str(brief(name)), value) for name, value in marked.items()]
     return [] if isinstance(marked, _Leaf) else list(enumerate(marked))

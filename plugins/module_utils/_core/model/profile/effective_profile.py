@@ -20,7 +20,7 @@ from .profile_memory import Memory
 
 
 def compile_to_data(declared: Profile, pools: Pools) -> dict[str, t.Any]:
-    """CPU lists of the pools, of their NUMA nodes and slices; hugepages by size and node; mounts; limits; garbage collection.
+    """The effective profile as data: CPU lists of the pools, their NUMA nodes and slices; hugepages by size and node; mounts; limits; gc.
 
     A section that the profile does not have is left out.
     """
@@ -55,5 +55,5 @@ def _memory(memory: Memory, plain: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 def text_of(declared: Profile, pools: Pools) -> str:
-    """The effective profile as it is kept, and as a diff shows it."""
+    """The effective profile as text: for its file, and for a diff."""
     return json.dumps(compile_to_data(declared, pools), indent=2, sort_keys=True) + "\n"

@@ -15,7 +15,7 @@ from ..values.yaml_text import Off
 
 
 class ProfileFragment(NamedTuple):
-    """One part of a profile: where it stands (an item of the list there when ``item``), its value, and its name."""
+    """A part of a profile: its path, its value and its name. If ``item``, the value is an item of the list there."""
 
     path: tuple[str, ...]
     value: t.Any
@@ -37,7 +37,7 @@ def profile_data(head: t.Mapping[str, t.Any], parts: t.Iterable[ProfileFragment]
 def profile_shown(
     head: t.Mapping[str, t.Any], parts: t.Sequence[ProfileFragment], left_out: t.Mapping[int, tuple[str, ...]]
 ) -> dict[str, t.Any]:
-    """The profile of all parts, those left out (by index) as comments with the reasons why."""
+    """The profile of all parts; the parts ``left_out`` (by index) are comments with the reasons."""
     shown = (
         (fragment, Off(fragment.value, left_out[index]) if index in left_out else fragment.value)
         for index, fragment in enumerate(parts)
@@ -46,7 +46,7 @@ def profile_shown(
 
 
 def assembled(head: t.Mapping[str, t.Any], parts: t.Iterable[tuple[ProfileFragment, t.Any]]) -> dict[str, t.Any]:
-    """Parts put where they stand."""
+    """The head with the value of each part at its path."""
     data = dict(head)
     for fragment, value in parts:
         place = data
@@ -60,7 +60,7 @@ def assembled(head: t.Mapping[str, t.Any], parts: t.Iterable[tuple[ProfileFragme
 
 
 def collapsed(value: t.Any) -> t.Any:
-    """The value, where a section or list whose items are all left out is left out as a whole."""
+    """The value; a section or list whose items are all left out is left out as a whole."""
     if isinstance(value, dict):
         value = {key: collapsed(item) for key, item in value.items()}
         items = list(value.values())

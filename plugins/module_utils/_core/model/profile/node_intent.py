@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """Makes a profile literal for one node: its places, shares and optional parts become numbers.
 
-So one profile serves unlike nodes. The literal profile has CPUs on a numbered NUMA node and a pool of hugepages for each NUMA node meant.
-Optional parts that this node cannot have are left out. Managers see the literal profile alone.
+In this way one profile serves unlike nodes. The literal profile has CPUs on a numbered NUMA node, and a pool of hugepages for each NUMA
+node that a row means. Optional parts that this node cannot have are left out. Managers see only the literal profile.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _RESERVED = re.compile(r"memory\.reserved\.(\d+)")
 
 
 class Resolved(NamedTuple):
-    """``profile`` is literal; ``hugepages`` and ``mounts`` have the index in ``declared`` of each item of the literal profile.
+    """``profile`` is literal; ``hugepages`` and ``mounts`` have, for each of its items, the item's index in ``declared``.
 
     ``problems`` are intents that this node cannot meet, by their paths in the declared profile; ``notes`` name the optional parts that are
     left out.
@@ -44,7 +44,7 @@ class Resolved(NamedTuple):
     problems: tuple[Problem, ...] = ()
 
     def as_declared(self, problem: Problem) -> Problem:
-        """A problem of the literal profile by its path in the declared one."""
+        """A problem of the literal profile with its path in the declared profile."""
         item, reserved = _ITEM.fullmatch(problem.path), _RESERVED.fullmatch(problem.path)
         if reserved and int(reserved.group(1)) not in {row.node for row in self.declared.memory.reserved}:
             return problem._replace(path="memory.reserved_per_numa")
@@ -94,7 +94,7 @@ def _with(literal: Profile, memory: Memory, kept: list[tuple[int, Hugepages]], m
 
 
 def _isolated(declared: Profile, topology: Topology, notes: list[str]) -> Profile:
-    """The profile with its isolated cores on a numbered NUMA node; without them where they are optional and do not fit."""
+    """The profile with its isolated cores on a numbered NUMA node; without isolated cores if they are optional and do not fit."""
     cpu = declared.cpu
     if cpu is None or cpu.isolated is None or not (cpu.isolated.place or cpu.isolated.optional):
         return declared
@@ -108,7 +108,7 @@ def _isolated(declared: Profile, topology: Topology, notes: list[str]) -> Profil
     try:
         pools.compute(literal, topology)
     except CorralError as refused:
-        # Path "cpu" counts as well: without isolated CPUs the reserved ones may leave some to share.
+        # The path "cpu" counts as well: without isolated CPUs enough CPUs may be left to share.
         why = [one.message for one in refused.problems if one.path == "cpu" or one.path.startswith("cpu.isolated")]
         if why:
             notes.append(f"cpu.isolated is optional and left out: {why[0]}")
@@ -120,7 +120,7 @@ def _isolated(declared: Profile, topology: Topology, notes: list[str]) -> Profil
 
 
 def _reserved(memory: Memory, topology: Topology, notes: list[str]) -> tuple[NodeMemory, ...]:
-    """The reserved memory of each NUMA node; a machine without NUMA nodes is node 0."""
+    """The reserved memory of each NUMA node; without NUMA nodes all memory is that of node 0."""
     each = memory.reserved_per_numa
     if each is None:
         return memory.reserved
@@ -133,7 +133,7 @@ def _reserved(memory: Memory, topology: Topology, notes: list[str]) -> tuple[Nod
             by_node[node] = each
         elif there is not None:
             by_node[node] = max(1, each.of(there))
-        else:  # Its budget is not checked either: see capacity_check.notes().
+        else:  # The node's budget is not checked either: see capacity_check.notes().
             notes.append(
                 f"memory.reserved_per_numa: the kernel does not report the memory of NUMA node {node}: nothing is kept"
             )
@@ -143,7 +143,7 @@ def _reserved(memory: Memory, topology: Topology, notes: list[str]) -> tuple[Nod
 def _certain_pools(
     rows: t.Sequence[Hugepages], topology: Topology, problems: list[Problem]
 ) -> tuple[list[tuple[int, Hugepages]], dict[capacity_check.Pool, int]]:
-    """The literal pools of the rows that are not optional, and by place the index of the row that declares it."""
+    """The literal pools of the rows that are not optional, and for each place of a pool the index of its row."""
     taken: dict[capacity_check.Pool, int] = {}
     kept: list[tuple[int, Hugepages]] = []
     for index in _in_order(rows):
@@ -168,7 +168,7 @@ def _optional_pools(
     taken: dict[capacity_check.Pool, int],
     notes: list[str],
 ) -> list[tuple[int, Hugepages]]:
-    """``kept`` with the optional pools that this node can have beside them."""
+    """``kept`` and the optional pools that this node can have as well."""
     rows = memory.hugepages
     for index in _in_order(rows):
         if not rows[index].optional:
@@ -191,7 +191,7 @@ def _optional_pools(
 
 
 def _partly(index: int, kept: list[tuple[int, Hugepages]]) -> str:
-    """What a note adds where some NUMA nodes have the pool."""
+    """The words that a note adds if some NUMA nodes have the pool."""
     return " on some NUMA nodes" if any(other == index for other, dummy in kept) else ""
 
 
@@ -204,7 +204,7 @@ def _optional_mounts(
     before: t.Optional[Before],
     notes: list[str],
 ) -> list[int]:
-    """``needed`` with the optional mounts that this node can have beside them."""
+    """``needed`` and the optional mounts that this node can have as well."""
     for index, mount in enumerate(memory.mounts):
         if not mount.optional:
             continue
@@ -231,7 +231,7 @@ def _in_order(rows: t.Sequence[Hugepages]) -> list[int]:
 
 
 def _literal(row: Hugepages, topology: Topology, taken: t.Mapping[capacity_check.Pool, int]) -> list[Hugepages]:
-    """The pools that a row means here. Raises _Unmet."""
+    """The pools that a row means on this node. Raises _Unmet."""
     literal = []
     for node in _nodes_of(row, topology):
         other = taken.get((row.size_kib, node))
@@ -265,7 +265,7 @@ def _nodes_of(row: Hugepages, topology: Topology) -> t.Sequence[t.Optional[int]]
 
 
 def _pages(row: Hugepages, node: t.Optional[int], topology: Topology) -> int:
-    """How many pages a row means on one NUMA node, or on the machine. Raises _Unmet."""
+    """The number of pages of a row on one NUMA node, or on the machine. Raises _Unmet."""
     if row.share is None:
         return row.pages
     memory = capacity_check.machine_memory(topology) if node is None else capacity_check.node_memory(node, topology)
@@ -278,6 +278,6 @@ def _pages(row: Hugepages, node: t.Optional[int], topology: Topology) -> int:
 
 
 def _places(topology: Topology) -> list[int]:
-    """The NUMA nodes with CPUs and with memory, of known or unknown size; a GPU's memory, for example, is none of these."""
+    """The NUMA nodes with CPUs and with memory, of known or unknown size. A node without CPUs, such as a GPU's memory, is left out."""
     with_cpus = numa_names.nodes_with_cpus(topology)
     return [node for node, numa in sorted(topology.numa.items()) if node in with_cpus and numa.memory_kib != 0]

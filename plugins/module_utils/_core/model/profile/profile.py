@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A node resource profile: what the user declares, read from YAML or JSON and checked by itself.
+"""A node resource profile: what the user declares, read from YAML or JSON, and checked without a node.
 
-What depends on the node (which CPUs exist, how much memory it has) is checked where the profile meets a topology: in
-pools.py and capacity_check.py. The keys and their meaning are in schema.py.
+Conditions that depend on the node (which CPUs exist, how much memory it has) are checked in pools.py and capacity_check.py. The keys and
+their meaning are in schema.py.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ if t.TYPE_CHECKING:
 
 
 class Reserved(NamedTuple):
-    """Housekeeping CPUs; exactly one of the first three is set. ``slices`` are confined to them."""
+    """Housekeeping CPUs; exactly one of the first three fields is set. ``slices`` are confined to these CPUs."""
 
     cpus: t.Optional[frozenset[int]] = None
-    number: t.Optional[int] = None  # key `count`, a name that tuples have taken
+    number: t.Optional[int] = None  # key `count`, which is a method of tuples
     cores_per_numa: t.Optional[int] = None
     slices: tuple[str, ...] = schema_cpu.HOUSEKEEPING_SLICES
 
@@ -59,8 +59,8 @@ class Reserved(NamedTuple):
 class Isolated(NamedTuple):
     """CPUs that only processes in the isolated slice may use; exactly one of ``cpus`` and ``cores`` is set.
 
-    ``numa``, ``place`` (first, last) and ``near`` say where cores are, ``load_balance`` whether the scheduler spreads threads
-    over them, ``optional`` whether a node that cannot have them does without.
+    ``numa``, ``place`` (first, last) and ``near`` say where the cores are. ``load_balance``: the scheduler spreads threads over them.
+    ``optional``: a node that cannot isolate these CPUs goes without them.
     """
 
     cpus: t.Optional[frozenset[int]] = None
@@ -68,15 +68,15 @@ class Isolated(NamedTuple):
     numa: t.Optional[int] = None
     near: t.Optional[str] = None  # an interface, or a PCI address in full
     load_balance: bool = True
-    place: t.Optional[str] = None  # key `numa`, where it is a word
+    place: t.Optional[str] = None  # key `numa` if it is a word
     optional: bool = False
 
 
 class Cpu(NamedTuple):
     """The CPU pools. ``options`` are the kubelet's; ``min_shared`` CPUs always stay in the shared pool.
 
-    ``partitions`` (auto, off) is whether the kernel keeps others out, ``unmanaged`` (report, confine) what becomes of control
-    groups that the profile does not know.
+    ``partitions`` (auto, off): whether the kernel keeps other processes out. ``unmanaged`` (report, confine): what happens to control
+    groups that the profile does not name.
     """
 
     reserved: Reserved
@@ -103,7 +103,7 @@ class SliceTasks(NamedTuple):
 
 
 class Pids(NamedTuple):
-    """All None and empty when the profile says nothing about processes."""
+    """The limits of processes and threads; all None and empty if the profile declares none."""
 
     pid_max: t.Optional[int] = None
     threads_max: t.Optional[int] = None
@@ -114,7 +114,7 @@ class Pids(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """A profile that is right in itself. ``cpu`` None: the node's CPUs are left alone."""
+    """A profile without contradictions. ``cpu`` None: the node's CPUs are left alone."""
 
     name: str
     version: int
@@ -131,7 +131,7 @@ class Profile(NamedTuple):
     kubelet: t.Optional[Kubelet] = None
 
 
-# The checks of sections that lie in files of their own: each refuses what contradicts itself in the values that were read, given
+# The checks of sections that have files of their own. Each refuses contradictions in the values that were read, and also gets
 # the profile as written.
 CHECKS = {
     "confirm": profile_confirm.check,
@@ -141,7 +141,7 @@ CHECKS = {
     "devices": profile_devices.check,
     "kubelet": profile_kubelet.check,
 }
-# The tuples of all sections: section_data.py.
+# The tuples of all sections: see section_data.py.
 SHAPES: dict[str, t.Any] = {
     "": Profile,
     "cpu": Cpu,
@@ -167,7 +167,7 @@ def parse(data: object) -> Profile:
     Raises CorralError with all problems.
     """
     if isinstance(data, dict) and _newer(data.get("version")):
-        # Its other keys may mean something that this version cannot know: no word about them.
+        # The other keys may have a meaning that this version does not know, so they are not checked.
         reader = Reader()
         reader.refuse(
             "version",
@@ -186,7 +186,7 @@ def parse(data: object) -> Profile:
 
 
 def has_intents(declared: Profile) -> bool:
-    """Whether anything in a profile means something else on each node than it says: see node_intent.py."""
+    """Whether a profile has places, shares or optional parts, which each node resolves: see node_intent.py."""
     isolated, memory = declared.cpu.isolated if declared.cpu else None, declared.memory
     return bool(
         (isolated and (isolated.place or isolated.optional))
@@ -197,7 +197,7 @@ def has_intents(declared: Profile) -> bool:
 
 
 def parse_workloads(rows: object) -> tuple[Workload, ...]:
-    """The workloads that ``rows`` declare, as a profile's section does. Raises CorralError with all problems."""
+    """The workloads of ``rows``, which have the form of a profile's section. Raises CorralError with all problems."""
     reader = Reader()
     values = reader.section({"workloads": rows}, "", {"workloads": schema.TREE["workloads"]})
     profile_workloads.check(reader, values, {"workloads": rows})
@@ -207,7 +207,7 @@ def parse_workloads(rows: object) -> tuple[Workload, ...]:
 
 
 def is_data_of(data: object, profile: t.Optional[Profile]) -> bool:
-    """Whether this is the data of a profile (None: of no profile). Another version of Corral may have written other defaults out."""
+    """Whether these are the data of a profile (None: no profile), even if another version of Corral wrote other defaults out."""
     if profile is None or data is None:
         return profile is None and data is None
     known = to_data(profile)
@@ -220,7 +220,7 @@ def is_data_of(data: object, profile: t.Optional[Profile]) -> bool:
 
 
 def to_data(profile: Profile) -> dict[str, t.Any]:
-    """The profile as plain data, defaults written out; ``parse`` gives the same profile back."""
+    """The profile as plain data, defaults written out; ``parse`` returns the same profile for it."""
     return section_data.section(profile, schema.ROOT, SHAPES)
 
 

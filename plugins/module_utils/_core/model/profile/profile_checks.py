@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """Checks between the keys of a profile: keys that exclude each other, and values that must fit into others.
 
-Each key by itself is read by the schema; what depends on the node is checked in pools.py and capacity_check.py.
+The schema reads each key by itself; pools.py and capacity_check.py check the conditions that depend on the node.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Check = t.Callable[[Reader, t.Mapping[str, t.Any], t.Mapping[str, t.Any]], None]
 def check(reader: Reader, values: dict[str, t.Any], given: dict[str, t.Any], sections: t.Iterable[Check]) -> None:
     """Refuse keys that exclude each other; ``given`` is the data as it was written, without defaults.
 
-    ``sections`` are the checks of sections that lie in files of their own.
+    ``sections`` are the checks of sections that have files of their own.
     """
     _check_cpu(reader, values.get("cpu"), _mapping(given, "cpu"))
     profile_memory.check(reader, values.get("memory", {}), _mapping(given, "memory"))
@@ -70,7 +70,7 @@ def _check_cpu(reader: Reader, cpu: dict[str, t.Any] | None, given: dict[str, t.
 
 
 def _check_alignment(reader: Reader, values: dict[str, t.Any]) -> None:
-    """Checks between the policies for CPUs, memory and topology."""
+    """Refuse contradictions between the sections ``cpu``, ``topology``, ``workloads`` and ``tenants``."""
     cpu, policy = values.get("cpu") or {}, values.get("topology", {}).get("policy")
     if policy == SINGLE_NUMA_NODE and options_of(cpu).align_by_socket:
         path = "cpu.options.align-by-socket"
@@ -84,13 +84,13 @@ def _check_alignment(reader: Reader, values: dict[str, t.Any]) -> None:
 
 
 def options_of(cpu: dict[str, t.Any]) -> cpu_options.Options:
-    """The options of the CPU manager, of a section that may lack any."""
+    """The CPU manager's options in a section; a missing option has its default."""
     given = cpu.get("options", {})
     return cpu_options.Options(**{field: given[name] for name, field in cpu_options.NAMES.items() if name in given})
 
 
 def _check_overlap(reader: Reader, cpu: dict[str, t.Any]) -> None:
-    """Literal sets that overlap do so on every node."""
+    """Refuse literal sets of CPUs that overlap: they overlap on every node."""
     reserved = cpu.get("reserved", {}).get("cpus") or frozenset()
     isolated = cpu.get("isolated", {}).get("cpus") or frozenset()
     if reserved & isolated:
@@ -103,7 +103,7 @@ def _check_overlap(reader: Reader, cpu: dict[str, t.Any]) -> None:
 
 
 def _check_pids(reader: Reader, pids: dict[str, t.Any], cpu: dict[str, t.Any]) -> None:
-    """The budget: the housekeeping's share and the limits of the other slices fit into the capacity together."""
+    """Refuse limits above the capacity: the share of housekeeping and the limits of the other slices must fit into it together."""
     housekeeping = cpu.get("reserved", {}).get("slices") or schema_cpu.HOUSEKEEPING_SLICES
     shared = cpu.get("shared", {}).get("slices") or schema_cpu.SHARED_SLICES
     known = [*housekeeping, *shared, schema_types.CORRAL_SLICE]

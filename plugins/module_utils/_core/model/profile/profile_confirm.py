@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The section ``confirm`` of a profile: the command by which the node itself confirms a profile that its agent took up."""
+"""The section ``confirm`` of a profile: the command with which the node itself confirms a profile that its agent applied."""
 
 from __future__ import annotations
 

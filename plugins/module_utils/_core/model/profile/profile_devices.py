@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The section ``devices`` of a profile: resources by name, and which devices of a node belong to each."""
+"""The section ``devices`` of a profile: resources by name, and which devices of a node belong to each resource."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ..workload.resources import is_device
 from .schema_quantities import COUNT, split_quota_resource
 from .schema_reader import Reader, join
 
-# These stand alone; the others are all about a PCI function, and all have to be true of it.
+# A key of ALONE must be the only key of its match. Keys of OF_PCI describe a PCI function, and must all be true of it.
 ALONE = ("path", "cdi")
 OF_PCI = ("address", "pci", "class", "driver", "interface", "iommu_group")
 
 
 def check(reader: Reader, values: t.Mapping[str, t.Any], given: t.Mapping[str, t.Any]) -> None:
-    """Refuse what contradicts itself, and requests of workloads for a resource that is not declared."""
+    """Refuse contradictions, and requests and quotas of a resource that is not declared."""
     seen: dict[str, int] = {}
     variables: dict[str, str] = {}
     for index, row in enumerate(values.get("devices", [])):
@@ -67,7 +67,7 @@ def _check_quota(reader: Reader, at: str, hard: t.Mapping[str, t.Any], declared:
 
 
 def listed(declared: t.Collection[str]) -> str:
-    """The resources of devices that there are."""
+    """The declared resources, for a message."""
     return f"devices has {', '.join(sorted(declared))}" if declared else "devices has none"
 
 
@@ -85,7 +85,7 @@ def _check_requests(reader: Reader, at: str, row: t.Mapping[str, t.Any], declare
 def _check_match(reader: Reader, path: str, given: t.Mapping[str, t.Any], require_link: bool) -> None:
     there = [key for key in (*ALONE, *OF_PCI) if given.get(key) is not None]
     alone = [key for key in there if key in ALONE]
-    if not there and given.keys() <= {*ALONE, *OF_PCI}:  # else an unknown key is refused already, as the likely mistake
+    if not there and given.keys() <= {*ALONE, *OF_PCI}:  # an unknown key, the likely mistake, is refused already
         reader.refuse(
             path, None, f"matches everything: write one or more of {', '.join(OF_PCI)}, or {' or '.join(ALONE)}"
         )
@@ -100,7 +100,7 @@ def _check_match(reader: Reader, path: str, given: t.Mapping[str, t.Any], requir
 
 
 def _check_bind(reader: Reader, at: str, match: t.Mapping[str, t.Any], row: t.Mapping[str, t.Any]) -> None:
-    """A match must mean the same devices whatever they are bound to."""
+    """Refuse a match that finds other devices once they are bound to another driver."""
     changing = [key for key in (*ALONE, "driver", "interface") if match.get(key) is not None]
     if changing:
         message = f"needs a match by address, pci, class or iommu_group, not by {changing[0]}"

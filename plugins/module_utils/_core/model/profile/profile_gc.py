@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The section ``gc`` of a profile: what may be collected."""
+"""The section ``gc`` of a profile: what garbage collection may remove."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALL, DECLARED = "all", "declared"
 
 
 class ImageGC(NamedTuple):
-    """When images go. Thresholds in percent of the file system, times in seconds; ``keep`` names those that never do."""
+    """When images are removed. Thresholds are in percent of the file system, times in seconds; ``keep`` names images that always stay."""
 
     high: int
     low: int
@@ -28,7 +28,7 @@ class ImageGC(NamedTuple):
 
 
 class ContainerGC(NamedTuple):
-    """When dead containers go. Times in seconds, -1: no limit; ``scope`` is "declared" or "all"."""
+    """When dead containers are removed. Times are in seconds, -1: no limit; ``scope`` is "declared" or "all"."""
 
     min_age: int
     max_per_workload: int
@@ -41,7 +41,7 @@ class ContainerGC(NamedTuple):
 
 
 class GC(NamedTuple):
-    """Garbage collection on root's storage and that of the ``users``; what is None is not collected."""
+    """Garbage collection in the storage of root and of the ``users``. None: images (or containers) are not collected."""
 
     images: t.Optional[ImageGC] = None
     containers: t.Optional[ContainerGC] = None
@@ -49,7 +49,7 @@ class GC(NamedTuple):
 
 
 def check(reader: Reader, values: t.Mapping[str, t.Any], given: t.Mapping[str, t.Any]) -> None:
-    """Refuse what contradicts itself. ``given`` is the profile as written."""
+    """Refuse contradictions. ``given`` is the profile as written."""
     gc = values.get("gc")
     if gc is not None:
         _check_images(reader, gc.get("images"))

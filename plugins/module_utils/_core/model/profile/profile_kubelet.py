@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The section ``kubelet`` of a profile: what a kubelet's configuration is to have."""
+"""The section ``kubelet`` of a profile: the wanted configuration of a kubelet."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Texts = t.Mapping[str, str]
 
 
 class Kubelet(NamedTuple):
-    """The keys of the section by their names; what is None is not declared and stays as others configure it.
+    """The keys of the section by their names. A key that is None is not declared: its value in the kubelet's other files stays.
 
-    Amounts and thresholds are texts as the kubelet reads them, times in seconds, sizes in bytes. ``reserved_memory`` is by NUMA node.
-    Of options only those that are on are kept; None is a section that is left out.
+    Amounts and thresholds are texts as the kubelet reads them, times are in seconds, sizes in bytes. ``reserved_memory`` is by NUMA node.
+    Fields of options have only the options that are on; they are None if the profile leaves the section out.
     """
 
     optional: bool = False
@@ -65,16 +65,16 @@ COUNTS = (
     "imagefs.inodesFree",
     "containerfs.inodesFree",
     "pid.available",
-)  # the other signals are of bytes
-# What the kubelet's resources are to be checked as.
+)  # the other signals count bytes
+# Amounts of these resources are checked by the rules of other resources.
 COUNTED_AS = {"pid": PIDS, "ephemeral-storage": MEMORY}
-# 0s is how the kubelet's files leave a time unset; other times it takes as they are.
+# For these keys the kubelet reads 0s as unset, and uses its default; for other times it uses 0s as it is.
 DEFAULT_TIMES = {"cpu_manager_reconcile_period": "10s", "image_minimum_gc_age": "2m0s"}
 CLOSEST, NODES = "prefer-closest-numa-nodes", "max-allowable-numa-nodes"
 
 
 def check(reader: Reader, values: t.Mapping[str, t.Any], given: t.Mapping[str, t.Any]) -> None:
-    """Refuse what contradicts another part of the profile. What a kubelet refuses is found with all of its configuration."""
+    """Refuse contradictions to other parts of the profile. What a kubelet refuses is found later, with its whole configuration."""
     kubelet = values.get("kubelet")
     if kubelet is None:
         return
@@ -95,7 +95,7 @@ def check(reader: Reader, values: t.Mapping[str, t.Any], given: t.Mapping[str, t
 
 
 def _check_cpus(reader: Reader, kubelet: t.Mapping[str, t.Any], cpu: t.Mapping[str, t.Any]) -> None:
-    """Refuse what the section ``cpu`` and the kubelet would both decide."""
+    """Refuse keys with which the kubelet and the section ``cpu`` would both decide on the same CPUs."""
     if cpu.get("policy") == "static":
         message = "gives the shared CPUs to workloads of Corral, and the kubelet gives the same ones to pods: leave out cpu.policy"
         reader.refuse("cpu.policy", "static", message)
@@ -117,14 +117,14 @@ def _check_cpus(reader: Reader, kubelet: t.Mapping[str, t.Any], cpu: t.Mapping[s
 
 
 def _check_eviction(reader: Reader, kubelet: t.Mapping[str, t.Any], given: t.Mapping[str, t.Any]) -> None:
-    """Refuse thresholds that can only be a slip, and soft ones without a grace period. ``given`` is the section as it was written."""
+    """Refuse thresholds that must be a mistake, and soft thresholds without a grace period. ``given`` is the section as it was written."""
     for key in THRESHOLDS:
         for signal, text in (kubelet.get(key) or {}).items():
             if not text.endswith("%"):
                 counted = PIDS if signal in COUNTS else MEMORY
                 _check_amount(reader, join(f"kubelet.{key}", signal), counted, quantity.parse(text))
     soft = kubelet.get("eviction_soft") or {}
-    periods = (given.get("eviction_soft_grace_period") or {}) if soft else {}  # Wrong ones are refused elsewhere.
+    periods = (given.get("eviction_soft_grace_period") or {}) if soft else {}  # Wrong periods are refused elsewhere.
     for name in soft:
         if isinstance(periods, dict) and name not in periods:
             message = "has no grace period: declare it in kubelet.eviction_soft_grace_period as well"
@@ -132,7 +132,7 @@ def _check_eviction(reader: Reader, kubelet: t.Mapping[str, t.Any], given: t.Map
 
 
 def _check_amount(reader: Reader, path: str, resource: str, amount: quantity.Quantity) -> None:
-    """Refuse an amount that Kubernetes takes, and that can only be a slip: a part of a byte, or a few bytes."""
+    """Refuse a negative amount, and an amount that Kubernetes accepts but that must be a mistake: a part of a byte, or a few bytes."""
     said = (
         "is negative: write 0 or more" if amount.nano < 0 else amount_problem(resource, amount) if amount.nano else ""
     )
@@ -141,7 +141,7 @@ def _check_amount(reader: Reader, path: str, resource: str, amount: quantity.Qua
 
 
 def _numa_option_texts(options: t.Mapping[str, t.Any]) -> Texts:
-    """The options of the topology manager that are on, as the kubelet reads them."""
+    """The topology manager's options that are on, as texts for the kubelet."""
     texts = {CLOSEST: "true"} if options.get(CLOSEST) else {}
     return {**texts, **({NODES: str(options[NODES])} if NODES in options else {})}
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The section ``memory`` of a profile: hugepages, their mounts, and the memory that they leave alone."""
+"""The section ``memory`` of a profile: hugepages, their mounts, and the memory that hugepages leave free."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from .section_data import Shape
 
 
 class NodeMemory(NamedTuple):
-    """Bytes of a NUMA node's memory that hugepages leave alone."""
+    """The bytes of a NUMA node's memory that hugepages leave free."""
 
     node: int
     size: int
 
 
 class Hugepages(NamedTuple):
-    """``pages`` (key `count`) of one size; ``node`` None: on the whole machine, spread by the kernel.
+    """A pool of ``pages`` (key `count`) of one size. ``node`` None: the kernel spreads the pages over the whole machine.
 
-    A profile as it is declared may have intents instead, which node_intent.py resolves on each node: a ``share`` of the memory
-    for ``pages`` (0 then); a ``place`` (each, first, last) or a device that the pool is ``near`` for ``node``; and ``optional``.
+    A declared profile may have intents, which node_intent.py resolves on each node: a ``share`` of the memory instead of ``pages`` (then
+    0); a ``place`` (each, first, last) or a device that the pool is ``near``, instead of ``node``; and ``optional``.
     """
 
     size_kib: int
     pages: int = 0
     node: t.Optional[int] = None
     share: t.Optional[Share] = None
-    place: t.Optional[str] = None  # key `node`, where it is a word
+    place: t.Optional[str] = None  # key `node` if it is a word
     near: t.Optional[str] = None
     optional: bool = False
 
 
 class Mount(NamedTuple):
-    """A hugetlbfs mount. Sizes in bytes; an owner is a number or a name, neither is root.
+    """A hugetlbfs mount. Sizes are in bytes. An owner is a number or a name; without both it is root.
 
-    A node that cannot have an ``optional`` one does without.
+    A node that cannot have an ``optional`` mount goes without it.
     """
 
     path: str
@@ -59,7 +59,7 @@ class Mount(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """All empty when the profile says nothing about memory. Pools and mounts in the order of the profile: errors name their index."""
+    """The section's values; empty if nothing is declared. Pools and mounts keep the order of the profile: errors name their index."""
 
     reserved: tuple[NodeMemory, ...] = ()
     hugepages: tuple[Hugepages, ...] = ()
@@ -69,7 +69,7 @@ class Memory(NamedTuple):
 
 
 def check(reader: Reader, memory: t.Mapping[str, t.Any], given: t.Mapping[str, t.Any]) -> None:
-    """Refuse what cannot stand together; ``given`` is the section as it was written."""
+    """Refuse contradictions; ``given`` is the section as it was written."""
     _check_hugepages(reader, memory.get("hugepages", []), given.get("hugepages"))
     _check_mounts(reader, memory.get("mounts", []))
 

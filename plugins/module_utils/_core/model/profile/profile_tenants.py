@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The section ``tenants`` of a profile: whose workloads they are, the limits of each, and the quota of all together."""
+"""The section ``tenants`` of a profile: the members of a tenant, the limits of each workload, and the quotas of all together."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OPPOSITES = (
 
 
 def check(reader: Reader, values: t.Mapping[str, t.Any], dummy_given: t.Mapping[str, t.Any]) -> None:
-    """Refuse what contradicts itself."""
+    """Refuse contradictions."""
     rows = values.get("tenants", [])
     workloads = values.get("workloads", [])
     names = {one.get("name"): index for index, one in enumerate(workloads)}
@@ -66,7 +66,7 @@ def check(reader: Reader, values: t.Mapping[str, t.Any], dummy_given: t.Mapping[
 
 
 def _is_empty(reader: Reader, at: str, row: t.Mapping[str, t.Any], key: str) -> bool:
-    """Whether a section was read without a problem, so that nothing in it was refused."""
+    """Whether a section exists and nothing in it was refused."""
     return key in row and not _has_problem(reader, join(at, key))
 
 
@@ -76,7 +76,7 @@ def _has_problem(reader: Reader, path: str) -> bool:
 
 
 def _check_apart(reader: Reader, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
-    """No workload belongs to two tenants."""
+    """Refuse members that would give a workload two tenants."""
     for key in KINDS:
         before: list[tuple[str, int]] = []
         for index, row in enumerate(rows):
@@ -93,7 +93,7 @@ def _check_apart(reader: Reader, rows: t.Sequence[t.Mapping[str, t.Any]]) -> Non
 def _check_workloads(
     reader: Reader, rows: t.Sequence[t.Mapping[str, t.Any]], workloads: t.Sequence[t.Mapping[str, t.Any]]
 ) -> None:
-    """All units of a workload have one tenant: its pattern is covered as a whole, or not at all."""
+    """Refuse a workload that a tenant covers only in part: all its units must have the same tenant."""
     for index, workload in enumerate(workloads):
         for key, kind in BY_MEMBERS.items():
             pattern = (workload.get("match") or {}).get(kind.key)
@@ -118,9 +118,9 @@ def _covers(row: t.Mapping[str, t.Any], key: str, pattern: str) -> bool:
 def _check_sharing(
     reader: Reader, index: int, workload: t.Mapping[str, t.Any], row: t.Optional[t.Mapping[str, t.Any]]
 ) -> None:
-    """Refuse share_process_namespace where it has no effect, or where the tenant (``row``) forbids it.
+    """Refuse share_process_namespace if it has no effect, or if the tenant (``row``) forbids it.
 
-    A workload's containers are looked for in its slice. A workload without resources has a slice only in a tenant.
+    Corral looks for a workload's containers in its slice. A workload without resources has a slice only in a tenant.
     """
     shared = workload.get("share_process_namespace", ANY)
     path = f"workloads[{index}].share_process_namespace"
@@ -287,7 +287,7 @@ SHAPES = {
 
 
 def refuse_workload(tenants: t.Iterable[Tenant], workload: Workload) -> None:
-    """Raise CorralError for a workload beside those of the profile that has a tenant's name, or belongs to one in part."""
+    """Raise CorralError for a workload outside the profile that has a tenant's name, or belongs to a tenant only in part."""
     name = profile_workloads.slice_name(workload.name)
     if name in {profile_workloads.slice_name(one.name) for one in tenants}:
         message = "is the name of a tenant, and both would have one slice: write another"
@@ -303,5 +303,5 @@ def refuse_workload(tenants: t.Iterable[Tenant], workload: Workload) -> None:
 
 
 def is_member(tenants: t.Iterable[Tenant], workload: Workload) -> bool:
-    """Whether a workload belongs to a tenant by what it matches."""
+    """Whether a workload belongs to a tenant by its match."""
     return tenant.declared_tenant(tenants, workload.match, workload.pattern) is not None

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The section ``workloads`` of a profile: what runs here, how it is matched, and its requests and limits.
+"""The section ``workloads`` of a profile: how workloads are matched, and their requests and limits.
 
-Amounts are whole numbers: CPUs in thousandths, memory and hugepages in bytes, pids in tasks, devices as their number. A missing
-request equals its limit, as in the kubelet; of devices a missing limit equals the request as well.
+Amounts are whole numbers: CPUs in thousandths, memory and hugepages in bytes, pids in tasks, devices as their number. A missing request
+equals its limit, as in the kubelet; a missing limit of devices equals the request.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DECLARED, RUNNING = "declared", "running"
 ANY = "any"
 APP, INIT, SIDECAR = "app", "init", "sidecar"
 MILLI = NANO // 1000
-ISOLATED_POOL = "isolated"  # the isolated pool's slice is called so
+ISOLATED_POOL = "isolated"  # in the name of the isolated pool's slice
 _PLAIN = re.compile(r"[^A-Za-z0-9:_.]")
 _INSTANCE = re.compile(r"[^A-Za-z0-9:_.@\\]")
 
@@ -45,11 +45,10 @@ class Container(NamedTuple):
 
 
 class Workload(NamedTuple):
-    """A workload: how it is known (a key of MATCH_KINDS, and the pattern), how long it holds what it has, and what that is.
+    """A workload: its match (a key of MATCH_KINDS, and the pattern), how long it holds its grant, and its requests and limits.
 
-    ``template`` is the template whose instances all are workloads like this one, "" for a workload of its own. ``priority``
-    is what quotas of tenants tell workloads apart by. ``share_process_namespace``: whether its containers share a PID namespace
-    (None: either is right).
+    ``template``: the template whose instances are all workloads like this one, "" for a single workload. ``priority``: a name by which
+    quotas of tenants select workloads. ``share_process_namespace``: whether its containers share a PID namespace (None: both are right).
     """
 
     name: str
@@ -65,7 +64,7 @@ class Workload(NamedTuple):
 
     @property
     def matched(self) -> tuple[str, str]:
-        """How it is known: the key, and the pattern."""
+        """The key and the pattern of its match."""
         return self.match, self.pattern
 
     @property
@@ -80,7 +79,7 @@ class Workload(NamedTuple):
 
     @property
     def owner(self) -> Workload:
-        """This workload as the owner of its containers: without what it is to have."""
+        """This workload without requests and limits, as the owner of its containers."""
         return Workload(*self[:3])
 
     @property
@@ -90,7 +89,7 @@ class Workload(NamedTuple):
 
     @property
     def is_template(self) -> bool:
-        """Whether it stands for all instances of its template, those that never ran among them."""
+        """Whether it stands for all instances of its template, also for instances that never ran."""
         return bool(self.template) and self.pattern == self.template
 
     @property
@@ -100,7 +99,7 @@ class Workload(NamedTuple):
 
 
 def check(reader: Reader, values: t.Mapping[str, t.Any], given: t.Mapping[str, t.Any]) -> None:
-    """Refuse what contradicts itself. ``given`` is the profile as written."""
+    """Refuse contradictions. ``given`` is the profile as written."""
     rows = given.get("workloads")
     seen: dict[str, int] = {}
     patterns: dict[tuple[str, str], int] = {}
@@ -196,7 +195,7 @@ def _check_amounts(reader: Reader, at: str, values: t.Mapping[str, t.Any]) -> No
 
 
 def amount_problem(resource: str, amount: Quantity) -> str:
-    """What is wrong with an amount of a resource, with the way out; "" when nothing is."""
+    """What is wrong with an amount of a resource, and what to write; "" for a valid amount."""
     if amount.nano <= 0:
         return "is not more than 0: leave it out"
     if resource == CPU:
@@ -215,7 +214,7 @@ def amount_problem(resource: str, amount: Quantity) -> str:
 
 
 def amount_of(resource: str, quantity: Quantity) -> int:
-    """A quantity as a whole number of what the resource counts in."""
+    """A quantity as a whole number of the resource's units."""
     return quantity.milli() if resource == CPU else quantity.value()
 
 
@@ -229,7 +228,7 @@ def _container(name: str, role: str, requests: Amounts = (), limits: Amounts = (
 
 
 def _claim(requests: Amounts, limits: Amounts) -> tuple[Amounts, Amounts]:
-    """Requests and limits; a missing request equals its limit, and of devices the other way round as well."""
+    """Requests and limits; a missing request equals its limit, a missing limit of devices equals the request."""
     requested = {**{name: limit for name, limit in limits if name != PIDS}, **dict(requests)}
     limited = {**dict(limits), **{name: amount for name, amount in requested.items() if is_device(name)}}
     return tuple(sorted(requested.items())), tuple(sorted(limited.items()))
@@ -252,22 +251,22 @@ SHAPES = {
 
 
 def build(rows: t.Iterable[t.Mapping[str, t.Any]]) -> tuple[Workload, ...]:
-    """The workloads, once everything was found right."""
+    """The workloads of rows that were checked."""
     found: tuple[Workload, ...] = section_data.build(rows, schema.TREE["workloads"], SHAPES)
     return found
 
 
 def to_data(workloads: t.Iterable[Workload]) -> list[dict[str, t.Any]]:
-    """The section as plain data, as ``build`` understands it."""
+    """The section as plain data, in the form that ``build`` reads."""
     rows: list[dict[str, t.Any]] = section_data.to_data(workloads, schema.TREE["workloads"], SHAPES)
     return rows
 
 
 def slice_name(workload: str) -> str:
-    """A workload's name as part of a slice's: a dash would nest slices (systemd.slice(5), systemd-escape(1)).
+    """A workload's name as a part of its slice's name. A dash would nest slices (systemd.slice(5), systemd-escape(1)).
 
-    What follows the @ of an instance is systemd's own escaped form, as %i has it, and stays; a dash there means a slash.
-    "isolated" alone is the pool's.
+    The part after the @ of an instance is already escaped by systemd, as in %i, and stays; a dash there means a slash. A workload
+    "isolated" is escaped, since that slice is the isolated pool's.
     """
     if workload == ISOLATED_POOL:
         return f"{_hex(workload[0])}{workload[1:]}"
@@ -280,7 +279,7 @@ def slice_name(workload: str) -> str:
 
 
 def workload_name(escaped: str) -> t.Optional[str]:
-    """The workload of which slice_name makes this; None for what it never makes, such as a dash, which nests slices."""
+    """The workload whose slice_name() is this text; None for text that it never returns, such as text with a dash."""
     if "-" in escaped:
         return None
     stem, at, instance = escaped.partition(_hex("@"))

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The keys of a profile in one table, which the parser and docs/profile.md read: those of each section are in schema_SECTION.py.
+"""The keys of a profile in one table, for the parser and docs/profile.md. The keys of each section are in schema_SECTION.py.
 
-A key of a manager that does not exist yet is in the table from the first day, marked ``later``, and refused by name.
-To add a key: one entry in the file of its section, and a field in the tuple of its section (section_data.py fills it);
-``tools/profile_reference.py`` writes the reference page.
+A key of a manager that does not exist yet is in the table from the first day, marked ``later``, and refused by name. To add a key, add one
+entry in the file of its section, and a field in the tuple of its section (section_data.py fills it); ``tools/profile_reference.py`` writes
+the reference page.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from . import (
 from . import schema_types as types
 from .schema_key import Key
 
-# The number of a profile's own format. A node refuses a profile with a larger one: it cannot know what it means.
+# The format of a profile. A node refuses a profile with a larger number: its keys may mean something else.
 FORMAT = 1
 
 # No node needs more; a list of a million items is a mistake or an attack.
@@ -76,14 +76,14 @@ KEYS: tuple[Key, ...] = (
     _later("boot", "Kernel command line."),
 )
 
-# Of these keys of a section exactly one is declared.
+# A section declares exactly one of these keys.
 EXACTLY_ONE = {
     "cpu.reserved": ("cpus", "count", "cores_per_numa"),
     "cpu.isolated": ("cpus", "cores"),
     "memory.hugepages[]": ("count", "share"),
 }
 
-# Names from the kubelet's configuration.
+# Names of the kubelet's configuration, and the keys of a profile with this meaning.
 KUBELET_NAMES = {
     "reservedSystemCPUs": "cpu.reserved.cpus",
     "cpuManagerPolicy": "cpu.policy",

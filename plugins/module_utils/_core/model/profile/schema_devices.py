@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The keys of the section ``devices``, and the kinds of values that only they have. The readers are as those of schema_types.py."""
+"""The keys of the section ``devices``, and the types of values that only they have. Readers follow the rules in schema_types.py."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _DRIVER = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _INTERFACE = re.compile(r"[A-Za-z0-9_.@+*?-]{1,32}")
 _PATH = re.compile(r"/dev/[A-Za-z0-9_.:@+,=#*?/-]{1,250}")
 _CDI = re.compile(rf"{cdi_spec.KIND.pattern}(?:=[A-Za-z0-9_.:*?-]{{1,255}})?")
-# In these, users make files, or the kernel does for each process.
+# In these folders files are made by users, or by the kernel for each process.
 _NO_DEVICES = ("fd", "hugepages", "mqueue", "pts", "shm")
 DOMAIN_LIMIT = 253
 
 
 def _resource(value: object) -> str:
-    """An extended resource by Kubernetes' rules (pkg/apis/core/v1/helper, IsExtendedResourceName)."""
+    """The name of an extended resource by Kubernetes' rules (pkg/apis/core/v1/helper, IsExtendedResourceName)."""
     text = read_text(value, such_as="example.com/nic")
     hint = "write a domain of yours and a name, such as example.com/nic"
     domain = text.partition("/")[0]
@@ -57,7 +57,7 @@ def _hexadecimal(value: object, pattern: re.Pattern[str], what: str, such_as: st
 
 
 def _without_quotes(value: int | float, pattern: re.Pattern[str]) -> str:
-    """The digits that YAML 1.1 read as this number: 0200 is the octal 128, 0000:03:00.1 counts to sixty; "" for none that would do."""
+    """The text that YAML 1.1 read as this number (0200 as the octal 128, 0000:03:00.1 in base 60); "" if none fits the pattern."""
     if not 0 <= value < 1 << 32:
         return ""
     if isinstance(value, int):
@@ -122,7 +122,7 @@ def _check_timeout(value: object) -> int:
 
 
 def _workload_resource(value: object) -> str:
-    """The name of a resource that a workload requests: of devices, or any other."""
+    """The name of a resource that a workload requests: a resource of devices, or another resource."""
     if isinstance(value, str) and "/" in value:
         return _resource(value)
     try:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""One key of the schema: its path, its type, its meaning, and what it is when it is left out."""
+"""A key of the schema: its path, its type, its meaning, and its default."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ MAP = "map"
 
 
 class Key(NamedTuple):
-    """One key.
+    """A key.
 
-    ``path`` is where it stands, ``[]`` for an item of a list of mappings; ``type`` is None for a section (its keys
-    follow in the table). ``many`` says whether the value is one, a list or a mapping (then ``keys`` is the type of
-    its keys). ``default`` is written as in a profile and read like one; None: nothing is declared.
-    ``field`` is the field of its section's tuple where it has another name, and ``word`` the one that a value has which is a word
-    and no number. A ``quiet`` key is not written into a profile's data where it has its default.
+    ``path``: its place in a profile, with ``[]`` for an item of a list of mappings. ``type``: None for a section (its keys follow in the
+    table). ``many``: whether the value is single, a list or a mapping (then ``keys`` is the type of its keys). ``default``: as a profile
+    would write it; None: nothing is declared. ``field``: the field of its section's tuple if its name differs. ``word``: the field for a
+    value that is a word instead of a number. ``quiet``: the default is not written into a profile's data.
     """
 
     path: str

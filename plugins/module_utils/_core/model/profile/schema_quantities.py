@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The kinds of values a profile holds that are amounts: sizes, page sizes and quantities of resources.
+"""The types of amounts in a profile: sizes, page sizes and quantities of resources.
 
-The readers are as those of schema_types.py.
+Readers follow the rules in schema_types.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .schema_types import Type, kind, read_text
 
 # Larger than any machine (2^60 bytes); keeps every sum within the kernel's 64 bits.
 SIZE_LIMIT = 1 << 60
-# Fewer bytes of memory are MiB or GiB without their unit.
+# A smaller amount of memory lacks its unit, such as Mi or Gi.
 LEAST_MEMORY = 1 << 20
 TOO_LITTLE = "is less than 1Mi: write it with its unit, such as 512Mi"
 LEAST_LOG = 1 << 10
@@ -44,7 +44,7 @@ def _size(value: object) -> int:
 
 
 def _memory(value: object) -> int:
-    """Bytes of memory: a size that is no slip."""
+    """Bytes of memory; fewer than LEAST_MEMORY must be a mistake."""
     size = _size(value)
     if size < LEAST_MEMORY:
         raise ValueError(TOO_LITTLE)
@@ -52,7 +52,7 @@ def _memory(value: object) -> int:
 
 
 def _log_size(value: object) -> int:
-    """Bytes of a log: a size that is no slip."""
+    """Bytes of a log; fewer than LEAST_LOG must be a mistake."""
     size = _size(value)
     if size < LEAST_LOG:
         raise ValueError("is less than 1Ki: write it with its unit, such as 10Mi")
@@ -78,7 +78,7 @@ def _quantity(text: str) -> int:
 
 
 def binary(text: str) -> str | None:
-    """``512 MB``, ``512mb``, ``512MiB``, ``2048kB`` as Kubernetes writes what was probably meant."""
+    """The quantity that is probably meant by ``512 MB``, ``512mb``, ``512MiB`` or ``2048kB``; None for other text."""
     match = re.fullmatch(r"([0-9]{1,18})\s*([kmgt])i?b?", text.strip(), re.IGNORECASE)
     return f"{match.group(1)}{match.group(2).upper()}i" if match else None
 
@@ -100,7 +100,7 @@ def _page_size(value: object) -> int:
 
 
 def _amount(value: object) -> quantity.Quantity:
-    """A Kubernetes quantity; what may stand there depends on the resource, which profile_workloads.py checks."""
+    """A Kubernetes quantity. profile_workloads.py checks whether it fits its resource."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise ValueError(f"is {kind(value)}, not a quantity: write it as in 2, 500m or 1Gi")
     if isinstance(value, str) and len(value) > 64:
@@ -117,7 +117,7 @@ def _amount(value: object) -> quantity.Quantity:
 
 
 def _resource(value: object) -> str:
-    """The name of a resource that workloads are given, page sizes in the kubelet's form."""
+    """The name of a resource that workloads are given; page sizes are in the kubelet's form."""
     text = value if isinstance(value, str) and len(value) <= 64 else ""
     if text in ("cpu", "memory", "pids"):
         return text
@@ -135,7 +135,7 @@ def _resource(value: object) -> str:
 
 
 def split_quota_resource(name: str) -> tuple[str, str]:
-    """The section and the resource of a resource of quotas: ``requests.cpu`` → requests, cpu; a count has no section."""
+    """The section and the resource in the name of a quota's resource: ``requests.cpu`` → requests, cpu; a count has no section."""
     section, dot, resource = name.partition(".")
     return (section, resource) if dot and section in ("requests", "limits") else ("", name)
 

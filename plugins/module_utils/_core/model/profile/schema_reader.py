@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Reads data against the schema: every key known, every value of its type, all problems at once.
+"""Reads data by the schema: every key must be known, and every value of its type. All problems are found at once.
 
-What one value says about another is profile.py's. The data may be anything that YAML or JSON can hold: nothing here
-follows it deeper than the schema goes, and no problem repeats more than a line of it.
+profile_checks.py compares values with each other. The data may be anything that YAML or JSON can hold: the reader goes no deeper than the
+schema, and no problem repeats more than a line of the data.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..values import suggest
 from ..values.errors import Problem, shown
 from . import schema, schema_key, schema_types
 
-# A list of everything that is wrong helps up to here.
+# A longer list of problems would not help.
 PROBLEMS_LIMIT = 100
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,60}")
@@ -34,7 +34,7 @@ def join(path: str, name: str | int) -> str:
 
 
 def brief(value: object) -> object:
-    """A value as a problem carries it: short, and always fit for JSON."""
+    """A value for a problem: short, and always valid in JSON."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
@@ -47,16 +47,16 @@ def brief(value: object) -> object:
 
 
 class Reader:
-    """Collects what was read and what was wrong with it."""
+    """Reads data and collects the problems."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
-        # The path and the value as they stand in the profile, by the path with each key as it was read: checks know a value only
-        # as it was read, and a person only as it was written (cpu: 1.5 is 1500m, hugepages-2048Ki is hugepages-2Mi).
+        # By the path of a value as read: the path and the value as written. Checks know only values as read, users only values as
+        # written (cpu: 1.5 is read as 1500m, hugepages-2048Ki as hugepages-2Mi).
         self._written: dict[str, tuple[str, object]] = {}
 
     def refuse(self, path: str, value: object, message: str) -> None:
-        """Notes a problem; ``message`` ends with the way out. A value that was read is shown as it was written."""
+        """Add a problem; ``message`` ends with what to do. A value that was read is shown as it was written."""
         path, value = self._written.get(path, (path, value))
         if len(self.problems) < PROBLEMS_LIMIT:
             self.problems.append(Problem(path, brief(value), message))
@@ -64,11 +64,11 @@ class Reader:
             self.problems.append(Problem("", None, "there are more problems than these: correct them and check again"))
 
     def written(self, path: str) -> str:
-        """What stands at the path of a value that was read, for a message about another one."""
+        """The value at this path as it was written, for a message about another value."""
         return shown(brief(self._written[path][1]))
 
     def one_of(self, path: str, given: dict[str, t.Any], names: t.Sequence[str]) -> None:
-        """Refuses a section that declares none of the keys, or more than one. ``given`` is the data as written."""
+        """Refuse a section that does not declare exactly one of these keys. ``given`` is the data as written."""
         there = [name for name in names if given.get(name) is not None]
         if len(there) != 1:
             declared = there or [str(name) for name in given if given[name] is not None]
@@ -88,7 +88,7 @@ class Reader:
             self.refuse(f"{path}.command", [], "has no words: write a command, or leave the section out")
 
     def section(self, data: object, path: str, known: dict[str, schema.Node]) -> dict[str, t.Any]:
-        """The values of a mapping by key, without those that were refused; None stands for "not declared"."""
+        """The values of a mapping by key, without refused values; a key with the value None is not declared."""
         if not isinstance(data, dict):
             subject = "is" if path else "the profile is"
             message = (
@@ -183,7 +183,7 @@ class Reader:
         return read
 
     def _unknown(self, path: str, name: object, known: dict[str, schema.Node]) -> str | None:
-        """Refuses a key; the answer is the path of the one that was probably meant."""
+        """Refuse a key; return the path of the key that was probably meant."""
         if not isinstance(name, str):
             why = " (YAML reads on, yes and true as true)" if isinstance(name, bool) else ""
             self.refuse(join(path, str(brief(name))), None, f"unknown key, not text{why}: write one of {_names(known)}")
@@ -200,24 +200,22 @@ class Reader:
 
 
 def _meant(name: str, path: str, known: dict[str, schema.Node]) -> str | None:
-    """The path of the key that an unknown one was meant to be: near in the same section, or at home in another."""
+    """The path of the key that was probably meant: a similar key of the same section, or the same key of another section."""
     near = suggest.nearest(name, known)
     if near is not None:
         return join(path, near)
-    same = [
-        key for key in known if "_" in key and key.replace("_", "") == name.lower()
-    ]  # the kubelet's maxPods is max_pods
+    # The kubelet's maxPods is max_pods here.
+    same = [key for key in known if "_" in key and key.replace("_", "") == name.lower()]
     if same:
         return join(path, same[0])
-    plain = name.replace(
-        "_", ""
-    ).lower()  # reservedSystemCPUs, and reserved_system_cpus as this section's own keys are written
+    # A key of the kubelet, as it is (reservedSystemCPUs) or in the style of a profile (reserved_system_cpus).
+    plain = name.replace("_", "").lower()
     kubelets = [own for theirs, own in schema.KUBELET_NAMES.items() if theirs.lower() == plain]
     if kubelets:
         return kubelets[0]
     elsewhere = [key.path for key in schema.KEYS if key.name == name]
     meant = _here(elsewhere[0], path) if len(elsewhere) == 1 else ""
-    # A key of the items of another list is no suggestion for this one.
+    # For a key in a list's item, a key of another list's items is no suggestion.
     return None if "[]" in meant and _top(meant) != _top(path) and "[" in path else meant or None
 
 
@@ -227,7 +225,7 @@ def _top(path: str) -> str:
 
 
 def _here(meant: str, path: str) -> str:
-    """The path of a key, with the list items that ``path`` lies in: workloads[0].match.unit for workloads[].match.unit."""
+    """The path of a key with the indexes of ``path``: workloads[0].match.unit for workloads[].match.unit."""
     parts = meant.split(".")
     for index, (part, mine) in enumerate(zip(parts, path.split("."))):
         if re.sub(r"\[[0-9]+\]", "[]", mine) != part:
@@ -254,7 +252,7 @@ def _example(key: schema_key.Key) -> str:
 
 
 class DuplicateKey(ValueError):
-    """A key that is in one mapping of a file twice. JSON and YAML loaders would let the last one win."""
+    """A key that is in one mapping of a file twice. JSON and YAML loaders would keep its last value."""
 
     def __init__(self, name: str, line: int = 0) -> None:
         where = f"line {line}: " if line else ""
@@ -262,7 +260,7 @@ class DuplicateKey(ValueError):
 
 
 def unique(pairs: list[tuple[str, t.Any]]) -> dict[str, t.Any]:
-    """A JSON object whose keys differ (an object_pairs_hook). Raises DuplicateKey."""
+    """A JSON object whose keys are all different (an object_pairs_hook). Raises DuplicateKey."""
     found = dict(pairs)
     if len(found) != len(pairs):
         names = [name for name, dummy in pairs]

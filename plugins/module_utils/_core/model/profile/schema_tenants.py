@@ -23,7 +23,7 @@ _SLICE = re.compile(rf"{_SLICE_PART}(?:-{_SLICE_PART})*\.slice")
 
 
 def _quota_resource(value: object) -> str:
-    """The name of a resource of a tenant's quota; one without a section is a request, as in Kubernetes."""
+    """The name of a resource of a tenant's quota; a name without a section is a request, as in Kubernetes."""
     text = value if isinstance(value, str) and len(value) <= 600 else ""
     if text == COUNT:
         return text
@@ -59,7 +59,7 @@ def _slice(value: object) -> str:
 
 
 def _user(value: object) -> str:
-    """The name or number of a user, as it stands in User=."""
+    """The name or number of a user, in the form of User=."""
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     text = types.read_text(value, such_as="acme")

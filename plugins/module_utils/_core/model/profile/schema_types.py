@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The kinds of values a profile holds: how each is written, and read from YAML or JSON.
+"""The types of values in a profile: how each is written, and read from YAML or JSON.
 
-A reader takes whatever stands in the profile and returns the plain value, or raises ValueError with a message that
-says what is wrong and ends with the way out. It does not repeat the value nor the path; its caller knows both.
-YAML 1.1 turns ``on`` into true, ``0770`` into 504 and ``1.0`` into a float before Corral sees it; a reader says so.
+A reader takes any value and returns the plain value, or raises ValueError with a message that says what is wrong and what to do. The
+message repeats neither the value nor the path: the caller knows both. YAML 1.1 turns ``on`` into true, ``0770`` into 504 and ``1.0`` into a
+float before Corral sees them; the message says so.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def as_it_is(value: t.Any) -> t.Any:
 
 
 class Type(NamedTuple):
-    """A kind of value: ``name`` for the reference page, ``read`` for the parser, ``write`` to make plain data of what was read.
+    """A type of values: ``name`` for the reference page, ``read`` for the parser, ``write`` to turn a value that was read into plain data.
 
-    ``bounds`` of a number (both included), ``words`` that it may be and the ``pattern`` of a text are for the JSON Schema.
+    ``bounds`` of a number (both included), the ``words`` that are allowed, and the ``pattern`` of a text are for the JSON Schema.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Type(NamedTuple):
     write: t.Callable[[t.Any], t.Any] = as_it_is
 
 
-# The number of characters any text in a profile may have; a CPU list of 8,192 single CPUs is longer, and not a real case.
+# The most characters that a text in a profile may have; a CPU list of 8,192 single CPUs is longer, and not a real case.
 TEXT_LIMIT = 16384
 WORD_LIMIT = 1024
 
@@ -48,13 +48,13 @@ WORD_LIMIT = 1024
 CPU_LIMIT = 1 << 16
 NODE_LIMIT = 1 << 10
 
-# Longer than anything is kept: ten years.
+# Ten years: no duration of a profile needs to be longer.
 DURATION_LIMIT = 3650 * duration.UNITS["d"]
 
 CORRAL_SLICE = "corral.slice"
-# Of the agent alone: no limit that a profile sets on other slices keeps the agent from running.
+# The agent's own slice: no limit that a profile sets on other slices keeps the agent from running.
 AGENT_SLICE = "corralagent.slice"
-# Of the slices of workloads: those with CPUs of their own are at the top, the others within corral.slice.
+# Slices of workloads: with exclusive CPUs they are at the top, else within corral.slice.
 EXCLUSIVE_PREFIX, SHARED_PREFIX = "corral_", "corral-"
 
 
@@ -62,8 +62,8 @@ _LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 _SLICE = re.compile(r"(?:[A-Za-z0-9:_.]|\\x[0-9a-f]{2}){1,200}\.slice")
 _PATH = re.compile(r"/[A-Za-z0-9_.:@+/-]*")
 _PCI = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.IGNORECASE)
-_INTERFACE = re.compile(r"[A-Za-z0-9_.@+-]{1,15}")  # dev_valid_name() without what no udev rule makes
-# What systemd takes as well (systemd.exec(5), USER_NAMES): john.doe, and names of a domain such as john@corp.
+_INTERFACE = re.compile(r"[A-Za-z0-9_.@+-]{1,15}")  # dev_valid_name(), without characters that no udev rule uses
+# Names that systemd accepts too (systemd.exec(5), USER_NAMES): john.doe, and names of a domain such as john@corp.
 _ACCOUNT = re.compile(r"[A-Za-z_][A-Za-z0-9_.@-]{0,62}\$?")
 _IMAGE = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9._:@/*?+-]{0,511}")
 _CONTAINER = re.compile(r"[a-zA-Z0-9*?][a-zA-Z0-9_.*?-]{0,252}")  # libpod's NameRegex
@@ -74,7 +74,7 @@ _MODE = re.compile(r"0?[0-7]{3}|[01][0-7]{3}")
 
 
 def kind(value: object) -> str:
-    """What a person calls this kind of value."""
+    """The type of a value in words for a person."""
     if value is None:
         return "empty"
     if isinstance(value, bool):
@@ -93,7 +93,7 @@ def kind(value: object) -> str:
 
 
 def read_text(value: object, *, such_as: str) -> str:
-    """Text of bearable length, or a ValueError that shows how the value is written."""
+    """The text of a value. Raises ValueError with an example for a value that is no text, or is too long."""
     if isinstance(value, bool):
         raise ValueError(f"YAML reads this word as true or false: write text, such as {such_as}, in quotes")
     if not isinstance(value, str):
@@ -104,7 +104,7 @@ def read_text(value: object, *, such_as: str) -> str:
 
 
 def integer(low: int, high: int) -> Type:
-    """A whole number within bounds, both included."""
+    """The type of a whole number within bounds, both included."""
     span = f"a whole number from {low} to {high}"
 
     def read(value: object) -> int:
@@ -126,7 +126,7 @@ def integer(low: int, high: int) -> Type:
 
 
 def choice(*words: str, later: tuple[str, ...] = ()) -> Type:
-    """One of some words; those in ``later`` are known and refused by name."""
+    """The type of a value that is one of these words; words in ``later`` are known and refused by name."""
     listed = " or ".join(words)
 
     def read(value: object) -> str:
@@ -205,7 +205,7 @@ def _mount_path(value: object) -> str:
     return text
 
 
-# A mount over one of these, by its first two parts, hides a part of the system.
+# By parent folder, the folders that a mount must not cover: it would hide a part of the system.
 _SYSTEM_FOLDERS = {
     "": ("bin", "boot", "dev", "etc", "home", "lib", "lib64", "media", "mnt", "opt", "root", "run", "sbin", "srv", "tmp", "usr", "var"),
     "dev": ("pts", "shm"),
@@ -223,7 +223,7 @@ def _hides_system(parts: list[str]) -> bool:
 
 
 def mount_unit_length(path: str) -> int:
-    """Length of the name of the mount unit of ``path``: a dash and other odd characters become four (systemd.unit(5))."""
+    """The length of the name of the mount unit of ``path``: a dash and other odd characters become four characters (systemd.unit(5))."""
     plain = sum(1 if char.isalnum() or char in "/:_." else 4 for char in path.strip("/"))
     return plain + len(".mount")
 
@@ -239,7 +239,7 @@ def _mode(value: object) -> int:
 
 
 def _mode_meant(value: int) -> str:
-    """What stood in the YAML: 0770 arrives as 504, 770 as 770; the one of both that is a sensible mode."""
+    """The mode that the YAML file has: 0770 is read as 504, 770 as 770. Only one of both readings is a sensible mode."""
     digits = str(value) if 0 <= value < 1 << 20 else ""
     for text in (mode_text(value) if 0 <= value <= 0o1777 else "", f"0{digits}"):
         if re.fullmatch(r"[01][67][0-7][0-7]", text) and text[1] >= text[2] >= text[3]:
@@ -267,7 +267,7 @@ def _slice(value: object) -> str:
 
 
 def is_own(unit: str) -> bool:
-    """Whether a slice is one that Corral makes: the shared pool's, the isolated pool's, the agent's, or a workload's."""
+    """Whether Corral makes this slice: the shared pool's, the isolated pool's, the agent's, or a workload's."""
     return unit in (CORRAL_SLICE, AGENT_SLICE) or (
         unit.startswith((EXCLUSIVE_PREFIX, SHARED_PREFIX)) and unit.endswith(".slice")
     )
@@ -312,7 +312,7 @@ def _node(value: object) -> int:
 
 
 def _place(*words: str) -> t.Callable[[object], int | str]:
-    """The id of a NUMA node, or one of some words for nodes that each machine has."""
+    """A reader of the id of a NUMA node or one of these words."""
 
     def read(value: object) -> int | str:
         if isinstance(value, str) and value in words:
@@ -354,7 +354,7 @@ def _command_word(value: object) -> str:
 
 
 def _pattern(pattern: re.Pattern[str], such_as: str, characters: str) -> t.Callable[[object], str]:
-    """Text of some characters, ``*`` and ``?`` among them."""
+    """A reader of text that fits a pattern."""
 
     def read(value: object) -> str:
         text = read_text(value, such_as=such_as)
@@ -369,7 +369,7 @@ def _unit(value: object) -> str:
     text = read_text(value, such_as="batch@*.service")
     if _UNIT.fullmatch(text):
         return text
-    # systemctl takes a service without its ending, and Quadlet makes web.service of web.container and of web.kube.
+    # systemctl accepts a service without its ending, and Quadlet makes web.service of web.container and of web.kube.
     service = re.sub(r"\.(container|kube)\Z", "", text) + ".service"
     hint = (
         f"did you mean {service}?"

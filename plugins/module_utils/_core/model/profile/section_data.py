@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""From the values that were read to the tuples of a profile, and from these back to plain data, by the keys of the schema.
+"""Makes the tuples of a profile from the values that were read, and plain data from the tuples, by the keys of the schema.
 
-A key that is not declared leaves the default of its field. Plain data has the defaults of the schema written out, but for ``quiet``
-keys; it has no key whose field is as empty as its default.
+The field of a key that is not declared keeps its default. Plain data has the defaults of the schema written out, except for ``quiet`` keys.
+A key without a default is left out if its field is empty.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from .schema_key import LIST, MAP, ONE
 
 
 class Shape(NamedTuple):
-    """A value that is kept in a form of its own: how it is made of what was read, and its plain data."""
+    """A value with a form of its own: ``make`` makes it from the value that was read, ``data`` makes plain data from it."""
 
     make: t.Callable[[t.Any], t.Any]
     data: t.Callable[[t.Any], t.Any]
 
 
-# By the paths of keys: the tuple of a section (or of an item of a list of sections), or a Shape. The keys of a section
-# without an entry are fields of the tuple of the section above.
+# By the path of a key: the tuple of a section (or of an item of a list of sections), or a Shape. If a section has no entry,
+# its keys are fields of the tuple of the section above.
 Shapes = t.Mapping[str, t.Any]
 _UNSET = object()
 
 
 def build(value: t.Any, node: schema.Node, shapes: Shapes) -> t.Any:
-    """What is kept of the value of a key."""
+    """The value of a key in the form in which a profile keeps it."""
     key, shape = node.key, t.cast("t.Any", shapes.get(node.key.path))
     if key.many == LIST:
         return tuple(value if key.type else (shape(**fields(row, node, shapes)) for row in value))
@@ -42,7 +42,7 @@ def build(value: t.Any, node: schema.Node, shapes: Shapes) -> t.Any:
 
 
 def fields(values: t.Mapping[str, t.Any], node: schema.Node, shapes: Shapes) -> dict[str, t.Any]:
-    """The fields of the tuple of a section that are declared."""
+    """The declared fields of a section's tuple."""
     found: dict[str, t.Any] = {}
     for name, value in values.items():
         below = node.children[name]
@@ -56,7 +56,7 @@ def fields(values: t.Mapping[str, t.Any], node: schema.Node, shapes: Shapes) -> 
 
 
 def to_data(value: t.Any, node: schema.Node, shapes: Shapes) -> t.Any:
-    """The plain data of what is kept of the value of a key: ``build`` makes the same of it."""
+    """The plain data of a value that ``build`` made."""
     key, shape = node.key, shapes.get(node.key.path)
     if key.many == LIST:
         return [key.type.write(item) if key.type else section(item, node, shapes) for item in value]
@@ -70,7 +70,7 @@ def to_data(value: t.Any, node: schema.Node, shapes: Shapes) -> t.Any:
 
 
 def section(record: t.Any, node: schema.Node, shapes: Shapes) -> dict[str, t.Any]:
-    """The plain data of the tuple of a section."""
+    """The plain data of a section's tuple."""
     data: dict[str, t.Any] = {}
     for name, below in node.children.items():
         key = below.key
@@ -84,7 +84,7 @@ def section(record: t.Any, node: schema.Node, shapes: Shapes) -> dict[str, t.Any
         if value is not None and not (is_left_out and value == record._field_defaults.get(key.field_name, _UNSET)):
             data[name] = to_data(value, below, shapes)
     one_of = schema.EXACTLY_ONE.get(f"{node.key.path}[]", ())
-    if one_of and not data.keys() & set(one_of):  # The first one is declared, with the default of its field.
+    if one_of and not data.keys() & set(one_of):  # The first key is declared, with the default of its field.
         data[one_of[0]] = getattr(record, node.children[one_of[0]].key.field_name)
     return data
 

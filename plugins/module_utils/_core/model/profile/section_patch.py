@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """A profile that is made part by part: the options of one module become a patch of the node's declared profile.
 
-There is no second schema: the patch is merged into the profile's data, and the whole is read like any profile. A refusal names the module's
-option instead of its path in the profile.
+There is no second schema: the patch is merged into the profile's data, and the merged data is read like any profile. A refusal names the
+module's option instead of its path in the profile.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STRICT = "strict_cpu_reservation"
 
 
 class SectionPatch(NamedTuple):
-    """The request of one task of a part module: the module's name, its options, and whether they are to be present."""
+    """The request of one task of a part module: the module's name, its options, and whether its part is to be present."""
 
     module: str
     options: dict[str, t.Any]
@@ -37,9 +37,9 @@ class SectionPatch(NamedTuple):
 
 
 def merged(declared: t.Optional[Profile], patch: SectionPatch) -> tuple[t.Optional[Profile], str]:
-    """The declared profile with the patch in it, or without it (None: nothing is left), and the patch's path in the profile.
+    """The declared profile with the patch added or removed (None: nothing is left), and the patch's path in the profile.
 
-    Raises CorralError by the module's options.
+    Raises CorralError with the module's options as paths.
     """
     data: dict[str, t.Any] = {"name": NAME} if declared is None else profile.to_data(declared)
     given = without_empty(patch.options)
@@ -70,7 +70,7 @@ def without_empty(options: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 def cpu_data(given: dict[str, t.Any]) -> dict[str, t.Any]:
-    """The section ``cpu``: the options, one of them under the key that the kubelet spells with dashes."""
+    """The section ``cpu`` of these options, with strict_cpu_reservation under the kubelet's name."""
     data = {name: value for name, value in given.items() if name != STRICT}
     return {**data, "options": {"strict-cpu-reservation": given[STRICT]}} if STRICT in given else data
 
@@ -88,7 +88,7 @@ def added(declared: dict[str, t.Any], given: dict[str, t.Any]) -> dict[str, t.An
 
 
 def put_item(data: dict[str, t.Any], patch: SectionPatch, given: dict[str, t.Any]) -> str:
-    """Put an item into its list, or take it out; its index as a path has it ("[0]"), "" when it is not in the list."""
+    """Put an item into its list, or remove it; returns its index in a path ("[0]"), "" if it is not in the list."""
     identity = pool_of if patch.module == HUGEPAGES else path_of
     own, name = identity(given), LISTS[patch.module]
     memory = data.get("memory", {})
@@ -102,7 +102,7 @@ def put_item(data: dict[str, t.Any], patch: SectionPatch, given: dict[str, t.Any
 
 
 def pool_of(item: t.Mapping[str, t.Any]) -> tuple[int, t.Optional[int]]:
-    """Which pool an item is: page size in KiB, NUMA node."""
+    """The page size in KiB and the NUMA node that identify a pool."""
     node = item.get("node")
     size = read("size", schema_quantities.PAGE_SIZE, item["size"])
     number = None if node is None else read("node", schema_types.NODE, node)
@@ -110,12 +110,12 @@ def pool_of(item: t.Mapping[str, t.Any]) -> tuple[int, t.Optional[int]]:
 
 
 def path_of(item: t.Mapping[str, t.Any]) -> str:
-    """Which mount an item is: its path."""
+    """The path that identifies a mount."""
     return t.cast("str", read("path", schema_types.MOUNT_PATH, item["path"]))
 
 
 def read(option: str, of_type: schema_types.Type, value: object) -> object:
-    """The value of an option that identifies an item; an invalid value is refused also where the item is to go."""
+    """The value of an option that identifies an item; an invalid value is refused even if the item is to be removed."""
     try:
         return of_type.read(value)
     except ValueError as error:
@@ -137,7 +137,7 @@ def origins_of(declared: Profile) -> dict[str, str]:
 
 
 def rewrite_paths(error: CorralError, module: str, own: str) -> CorralError:
-    """The same refusal by the module's options; ``own`` is the patch's path in the profile.
+    """The same refusal with the module's options as paths; ``own`` is the patch's path in the profile.
 
     A problem in another task's part keeps its path, with the module of that task.
     """
@@ -145,7 +145,7 @@ def rewrite_paths(error: CorralError, module: str, own: str) -> CorralError:
 
 
 def translated(problem: Problem, module: str, own: str) -> Problem:
-    """One problem in the words of the module's user."""
+    """A problem with the module's option as its path, and with the other modules whose parts it names."""
     path = problem.path
     message = re.sub(rf"(?<![\w.]){re.escape(own)}\.(?=[a-z])", "", problem.message)
     if path.startswith((f"{own}.", f"{own}[")):

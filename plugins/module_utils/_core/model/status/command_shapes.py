@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What single commands print with ``--json``. As json_shapes.py, for type checkers and a test; nothing loads this file at run time."""
+"""The JSON that single commands print. Type checkers and a test read these shapes (see json_shapes.py); nothing loads them at run time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PciDevice = t.TypedDict(
 
 
 class CpuKind(t.TypedDict):
-    """CPUs of one kind, on machines with several."""
+    """CPUs of one kind, on machines with several kinds of CPUs."""
 
     name: str
     cpus: list[int]
@@ -69,7 +69,7 @@ class Topology(t.TypedDict):
 
 
 class ExplainedWorkload(Workload):
-    """A workload with all that is known of it."""
+    """A workload with all its details."""
 
     match: dict[str, t.Optional[str]]
     run: t.Optional[str]
@@ -152,7 +152,7 @@ class Snapshot(t.TypedDict):
 
 
 class Difference(t.TypedDict):
-    """A value that differs; null where there is none on that side."""
+    """A value that differs; null on a side that does not have the value."""
 
     path: str
     before: t.Optional[str]

@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """Other programs on the node that manage CPUs, interrupts and limits.
 
-A program that sets a declared value to another one is a drift item that says what to do; about the others there are notes.
+A program that changes a declared value is a drift item, which says what to do; for other programs there are notes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class KubeletCpuManager(NamedTuple):
     """A kubelet's CPU manager; ``reserved`` are its reservedSystemCPUs, ``file`` the file or flag that sets them.
 
     ``unread``: why its configuration cannot be read; then the other fields are empty. ``newer``: files, and folders of drop-ins, that
-    changed after the running kubelet read them: it may reserve other CPUs.
+    changed after the running kubelet read them: the kubelet may reserve other CPUs.
     """
 
     file: str
@@ -50,7 +50,7 @@ class KubeletCpuManager(NamedTuple):
 
 
 class Irqbalance(NamedTuple):
-    """A running irqbalance: the CPUs that it leaves alone, and the file that sets or may set them."""
+    """A running irqbalance: the CPUs to which it moves no interrupts, and the file that sets or may set these CPUs."""
 
     banned: frozenset[int]
     file: str
@@ -63,7 +63,7 @@ def changes(
     kubelet: t.Optional[KubeletCpuManager],
     default_kib: t.Optional[int],
 ) -> list[Change]:
-    """The items of programs that set a declared value to another one."""
+    """The items for programs that set a declared value to another value."""
     items = []
     for manager, key, wanted in declared(profile, default_kib) if tuned else ():
         given = tuned.sysctls.get(key) if tuned else None
@@ -111,7 +111,7 @@ def declared(profile: Profile, default_kib: t.Optional[int]) -> t.Iterator[tuple
 
 
 def sets_another(value: str, wanted: int) -> bool:
-    """Whether tuned's value differs. tuned sets a value that begins with > only where it is larger."""
+    """Whether tuned's value differs. With a value that begins with > tuned only raises the setting."""
     number = value.lstrip("<>").strip()
     if not number.isdecimal():
         return False

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""How old a report of a node may be, and why it is older. An old report may no longer be true."""
+"""How old a report of a node may be, and why it is older."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ CLOCK_SECONDS = 5.0  # a clock that differs by less was not set by hand
 
 
 class Look(NamedTuple):
-    """The published last look at a node. ``time``: by the clock (0: no look since the boot). ``since_boot``: in seconds (None: an earlier
-    Corral wrote it). ``interval``: the agent's, in seconds (None: no agent).
+    """The last published look at a node. ``time``: epoch seconds (0: no look since the boot). ``since_boot``: seconds since the boot (None:
+    an earlier version wrote the report). ``interval``: seconds between the agent's ticks (None: no agent).
     """
 
     time: int
@@ -28,7 +28,7 @@ class Look(NamedTuple):
 
 
 class UnitStatus(NamedTuple):
-    """What systemd says of a unit; ``seconds`` is how long its job has run, ``limit`` its time limit."""
+    """The state of a unit in systemd; ``seconds`` is how long its job has run, ``limit`` the job's time limit."""
 
     load: str = "loaded"
     active: str = "active"
@@ -48,16 +48,16 @@ class Agent(NamedTuple):
 
 
 def age(look: Look, now: float, uptime: float) -> t.Optional[float]:
-    """Seconds since the look, if possible by the clock since the boot, which cannot be set. None where the look is in the future."""
+    """The seconds since the look; None if the look is in the future. If possible the clock since the boot counts, which cannot be set."""
     seconds = now - look.time if look.since_boot is None else uptime - look.since_boot
     return seconds if seconds >= 0 else None
 
 
 def stale(look: Look, now: float, uptime: float, ask: t.Callable[[], t.Optional[Agent]]) -> str:
-    """Why the last look is too old; "" where it is not.
+    """Why the last look is too old; "" if it is not.
 
-    ``ask`` returns the agent, and is called for a look older than three intervals: a tick may be looking now that began in time and is
-    within its time limit.
+    ``ask`` returns the agent. It is called only for a look older than three intervals: this look is not too old while a tick runs that
+    began in time and is within its time limit.
     """
     seconds, most = age(look, now, uptime), INTERVALS * (look.interval or INTERVAL)
     if seconds is not None and seconds <= most:

@@ -16,9 +16,9 @@ from ..values.records import NamedTuple
 if t.TYPE_CHECKING:
     from .json_shapes import AppliedProfile
 
-LENGTH = 10  # besides the profile in force
+LENGTH = 10  # profiles besides the profile in force
 HASH_LENGTH = 12
-SHORTEST_HASH = 4  # fewer digits are a number
+SHORTEST_HASH = 4  # a text with fewer digits is a number
 NUMBER_OR_HASH = (
     f"how many profiles back (1 to {LENGTH}), or at least {SHORTEST_HASH} digits of a hash of corral history"
 )
@@ -54,7 +54,7 @@ def to_data(kept: t.Iterable[HistoryEntry]) -> list[dict[str, t.Any]]:
 
 
 def divided(kept: t.Sequence[HistoryEntry], in_force: t.Any) -> tuple[t.Optional[HistoryEntry], list[HistoryEntry]]:
-    """The entry of the profile in force (None: no profile is) and the entries before it.
+    """The entry of the profile in force (None: no profile is in force) and the entries before it.
 
     The history is written before the profile takes force: after a kill between the two, the first entry is not in force.
     """
@@ -84,7 +84,7 @@ def hash_of(profile: t.Any) -> str:
 
 
 def number_of(to: str) -> t.Optional[int]:
-    """How many profiles back; None for a hash. Raises CorralError for other text."""
+    """The number of profiles to go back; None for a hash. Raises CorralError for other text."""
     if to.isascii() and to.isdecimal() and len(to) < SHORTEST_HASH:
         if not 1 <= int(to) <= LENGTH:
             raise refusal(NUMBER_OR_HASH, path="to", value=to)
@@ -95,7 +95,7 @@ def number_of(to: str) -> t.Optional[int]:
 
 
 def chosen(in_force: t.Optional[HistoryEntry], past: t.Sequence[HistoryEntry], to: str) -> HistoryEntry:
-    """The entry that ``to`` names: a number of profiles back, or the begin of a hash. Raises CorralError."""
+    """The entry that ``to`` names: the number of profiles to go back, or the beginning of a hash. Raises CorralError."""
     number = number_of(to)
     if number is not None:
         if not past:

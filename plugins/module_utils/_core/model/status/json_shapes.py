@@ -71,7 +71,7 @@ class Unconfirmed(t.TypedDict):
     """A profile that waits to be confirmed; without a confirmation the node goes back to the profile before.
 
     ``failed``: a step failed, and not all steps before it could be undone; the profile cannot be confirmed. ``command``: the words of the
-    command by which the node confirms the profile (`confirm.command`); empty where a run or a person confirms it.
+    command by which the node confirms the profile (`confirm.command`); empty if a run or a person confirms it.
     """
 
     name: str
@@ -164,7 +164,7 @@ class Workload(t.TypedDict):
 
 
 class Budget(t.TypedDict):
-    """How much of a resource can be given out, and how much is."""
+    """How much of a resource can be given out, and how much of it granted workloads request."""
 
     allocatable: int
     requested: int
@@ -192,7 +192,7 @@ class Tenant(t.TypedDict):
 
 
 class Verdicts(t.TypedDict):
-    """The items of one manager, counted."""
+    """How many items of a manager have each verdict."""
 
     drift: int
     unchangeable: int
@@ -251,7 +251,7 @@ class InstalledProgram(t.TypedDict):
 
 
 class StatusNow(Status):
-    """The status as it is when it is asked for; the local fact."""
+    """The status as it holds when it is asked for, and why it is stale; the local fact has this form."""
 
     stale: t.Optional[str]
 
@@ -285,13 +285,13 @@ class AskedBy(t.TypedDict):
 
 
 class ExplainedItem(DriftItem):
-    """A change, and what asks for it."""
+    """A change, and the key that asks for it."""
 
     asked_by: t.Optional[AskedBy]
 
 
 class ExplainedPlan(t.TypedDict):
-    """What these commands print with ``--explain``."""
+    """What ``corral plan`` and ``corral drift`` print with ``--json --explain``."""
 
     schema: int
     keys: dict[str, Key]
@@ -367,7 +367,7 @@ FleetVerdict = t.Literal["in_sync", "drift", "not_managed", "unknown", "refused"
 
 
 class GcRemoved(t.TypedDict):
-    """An image, container or pod that garbage collection removed, or in a dry run would."""
+    """An image, container or pod that garbage collection removed, or that it only names in a dry run."""
 
     user: str
     id: str

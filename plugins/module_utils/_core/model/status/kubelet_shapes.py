@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What programs read of a node's kubelet; see json_shapes.py."""
+"""The JSON about a node's kubelet; see json_shapes.py."""
 
 from __future__ import annotations
 

@@ -68,13 +68,13 @@ FAMILIES = (
 def text(status: t.Mapping[str, t.Any], *, seconds: float, python: str) -> str:
     """The text of the file; ``status`` is the content of status.json, ``seconds`` how long the tick took.
 
-    A metric whose value the last tick could not know has no samples, so that it does not look good.
+    A metric whose value the last tick could not read has no samples: an unknown value must not look good.
     """
     return rendered(FAMILIES, samples(status, seconds, python))
 
 
 def rendered(families: t.Iterable[Family], by_name: t.Mapping[str, Samples]) -> str:
-    """Families with their samples as text; a family without samples is left out."""
+    """The text of families with their samples; a family without samples is left out."""
     lines = []
     for family in families:
         if by_name.get(family.name):
@@ -95,7 +95,7 @@ def samples(status: t.Mapping[str, t.Any], seconds: float, python: str) -> dict[
         "corral_last_tick_duration_seconds": [({}, seconds)],
         "corral_paused": [({}, paused is not None)],
         "corral_paused_until_timestamp_seconds": [({}, paused["until"] if paused else 0)],
-        # The last status of an earlier version has no such field.
+        # A status that an earlier version wrote lacks this field.
         "corral_unconfirmed_until_timestamp_seconds": [({}, (status.get("unconfirmed") or {"until": 0})["until"])],
         "corral_drift_items": drift(status["counts"] or {}),
         "corral_pool_cpus": pools((status["pools"] or {}).get("numa", {})),
@@ -153,7 +153,7 @@ def quotas(tenants: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, Samples]:
 
 
 def drift(counts: t.Mapping[str, t.Mapping[str, int]]) -> Samples:
-    """Every manager with every verdict; 0 where there is no such item."""
+    """The number of items of every manager with every verdict, 0 included."""
     return [
         ({"manager": manager, "verdict": verdict}, count)
         for manager, verdicts in sorted(counts.items())
@@ -177,16 +177,16 @@ def page_labels(row: t.Mapping[str, t.Any]) -> Labels:
 
 
 def labelled(labels: t.Mapping[str, str]) -> str:
-    """Labels as they follow a metric's name."""
+    """Labels in the form that follows a metric's name."""
     parts = [f'{name}="{escaped(value)}"' for name, value in labels.items()]
     return f"{{{','.join(parts)}}}" if parts else ""
 
 
 def escaped(value: str) -> str:
-    """A label's value: backslash, quote and line feed escaped, as the format has it."""
+    """A label's value with backslash, quote and line feed escaped."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def number(value: float) -> str:
-    """A value: whole numbers without a fraction."""
+    """A value as text; a whole number has no fraction."""
     return str(int(value)) if value == int(value) else f"{value:.6f}"

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A pause: maintenance, during which Corral checks and reports, and changes nothing. It ends by itself."""
+"""A pause for maintenance: Corral checks and reports, and changes nothing. A pause ends by itself."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHOWN_TOLERANCE = 2.0
 
 
 class Pause(NamedTuple):
-    """A request for a pause: by whom, why, for how long, and when by the wall clock (epoch seconds) and by the clock of the boot."""
+    """A request for a pause: its user, its reason, its length, and when it began by the wall clock (epoch seconds) and since the boot."""
 
     user: str
     uid: int
@@ -53,7 +53,7 @@ def reason(text: str, key: str = "reason") -> str:
 
 
 class Timed(t.Protocol):
-    """What lasts ``seconds`` from a moment that is known by both clocks: a pause, an unconfirmed profile."""
+    """A pause or an unconfirmed profile: it lasts ``seconds`` from a time that is known by both clocks."""
 
     @property
     def since(self) -> int: ...
@@ -68,8 +68,8 @@ class Timed(t.Protocol):
 def left(pause: Timed, now: float, boot_id: str, uptime: float) -> float:
     """The seconds that are left of a pause; 0 or fewer when it has ended.
 
-    Within the boot in which it began, only the clock of the boot counts, which cannot be set. After a reboot the wall clock counts; a clock
-    that was set back does not let the pause last longer after the reboot than was asked for.
+    Until a reboot only the clock since the boot counts, which cannot be set. After a reboot the wall clock counts, but the pause lasts at
+    most ``seconds`` from the reboot, even if the wall clock was set back.
     """
     if boot_id == pause.boot_id:
         gone = uptime - pause.uptime

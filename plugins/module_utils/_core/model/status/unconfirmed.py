@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """A profile that is applied on trial: without a confirmation the node goes back to the profile before.
 
-As commit-confirm of network devices: a change that cuts the node off cannot be confirmed, so it is undone.
+This is the commit-confirm of network devices: a change that cuts the node off cannot be confirmed, so it is undone.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if t.TYPE_CHECKING:
     from .json_shapes import Unconfirmed
 
 MOST_SECONDS = 86400
-KEPT = 10  # hashes of profiles that went back
+KEPT = 10  # profiles that went back
 
 
 class Pending(NamedTuple):
-    """An unconfirmed profile, the clocks when its change began (see pause.py), and the profile ``before`` (None: none) with its
+    """An unconfirmed profile, the clocks when its change began (see pause.py), and the profile ``before`` (None: no profile) with its
     ``origins``.
 
     ``failed``: a step failed, and not every step before it could be undone. ``command``: the words of the command whose success confirms
-    the profile, if any. ``passed``: the hashes of earlier unconfirmed profiles that this profile replaced; none was ever confirmed.
+    the profile, if any. ``passed``: the hashes of earlier profiles that were never confirmed and that this profile replaced.
     """
 
     name: str

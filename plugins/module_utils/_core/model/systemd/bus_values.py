@@ -21,7 +21,7 @@ LIMITS = ("MemoryMax", "MemorySwapMax", "TasksMax")
 DECIMAL = re.compile(r"[0-9]{1,19}", re.ASCII)
 LIST = re.compile(r"[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?)*", re.ASCII)
 PERCENT = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,2}))?%", re.ASCII)
-# What systemd.unit(5) allows in a name; systemctl would escape any other character.
+# The characters that systemd.unit(5) allows in a name; systemctl would escape other characters.
 UNIT = re.compile(r"[A-Za-z0-9:_.@\\-]+\.(slice|service|scope|mount|timer|path|socket|target)", re.ASCII)
 
 
@@ -37,7 +37,7 @@ class Property(NamedTuple):
 
 
 def typed(assignment: str) -> t.Optional[Property]:
-    """What ``systemctl set-property`` sends for an assignment; None for an assignment that is left to systemctl."""
+    """The property that ``systemctl set-property`` sends for an assignment; None if only systemctl itself can send it."""
     name, equals, value = assignment.partition("=")
     if not equals:
         return None

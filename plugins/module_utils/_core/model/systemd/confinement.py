@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The security settings of units that run Corral, as text. Programs of others run in other units.
+"""The security settings of units that run Corral, as text. Programs that are not Corral's run in other units.
 
 Each setting was tried alone: ProtectKernelTunables and ProtectControlGroups would break sysctl, hugepages and cgroup writes. SYS_PTRACE is
 for reading the mounts of PID 1, DAC_OVERRIDE and SYS_RESOURCE for writing other users' limits.
@@ -11,7 +11,7 @@ for reading the mounts of PID 1, DAC_OVERRIDE and SYS_RESOURCE for writing other
 
 from __future__ import annotations
 
-# With AF_UNIX a unit has no network. PrivateNetwork= would, from systemd 254 on, hide the machine's interfaces in /sys.
+# With AF_UNIX alone a unit has no network. From systemd 254 on PrivateNetwork= would hide the machine's interfaces in /sys.
 CONFINED = """\
 UMask=0077
 ProtectSystem={system}
@@ -33,8 +33,8 @@ SystemCallArchitectures=native
 SystemCallFilter=@system-service
 CapabilityBoundingSet={capabilities}
 """
-# A named path becomes a mount, which cannot be removed: so all of /run, where /run/cdi may have to be made. This gives no further
-# rights, since a process that writes units in /run/systemd can do anything.
+# A named path becomes a mount, and a mount point cannot be removed. All of /run is named, since /run/cdi may have to be made.
+# This gives no further rights: a process that writes units in /run/systemd can do anything.
 STATE_PATHS = "/run -/etc/corral -/var/lib/corral"
 
 

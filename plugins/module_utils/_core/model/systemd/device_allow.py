@@ -14,14 +14,14 @@ from .unit_property import Setting
 
 ALL = "rwm"
 TRUE = ("yes", "true", "on", "1", "y", "t")  # systemd.syntax(7)
-# An entry that systemd takes over D-Bus (valid_device_allow_pattern in its cgroup.c), where specifiers are not resolved.
+# An entry that systemd accepts over D-Bus (valid_device_allow_pattern in its cgroup.c), where specifiers are not resolved.
 ENTRY = r"(?:/dev/|/run/systemd/inaccessible/|char-|block-)[^\s%]+ r?w?m?"
 NUMBERS = ("/dev/char/", "/dev/block/")
-# An entry of each list that Corral writes, by which the list is recognised as Corral's in systemd's files. It opens no device: systemd
-# takes it for the number 0:0 (bpf_devices_allow_list_device in its bpf-devices.c), which no driver has. A list without any entry would
-# open all devices (DevicePolicy=auto).
+# Each list that Corral writes has this entry: it marks the list as Corral's in systemd's files. The entry opens no device: systemd takes
+# it for the number 0:0 (bpf_devices_allow_list_device in its bpf-devices.c), which no driver has. A list without any entry would open
+# all devices (DevicePolicy=auto).
 MARK = "/run/systemd/inaccessible/chr rwm"
-# As device.FIT_PATH, characters without a special meaning in a unit file, but without the colon, which separates two paths.
+# The characters of device.FIT_PATH have no special meaning in a unit file. The colon is left out: it separates two paths.
 _CAN_BE_BOUND = re.compile(r"/dev/[A-Za-z0-9_.@+,=#/-]+")
 _OWN = ("fd", "hugepages", "mqueue", "pts", "shm")
 BINDS = ("BindPaths", "BindReadOnlyPaths")
@@ -55,7 +55,7 @@ def shown(entries: t.Iterable[str]) -> str:
 
 
 def can_be_set(line: str) -> bool:
-    """Whether set-property takes an entry."""
+    """Whether set-property accepts an entry."""
     return re.fullmatch(ENTRY, line, re.ASCII) is not None
 
 
@@ -67,8 +67,8 @@ def is_private(private: t.Sequence[Setting]) -> bool:
 def binds(paths: t.Iterable[str], private: t.Sequence[Setting], bound: t.Iterable[Setting]) -> list[str]:
     """The entries of BindPaths= that let a unit see these device files; ``bound`` are the present lists.
 
-    A file in a folder below /dev is bound with the whole folder, in which the kernel makes and removes files: so the list stays the same.
-    With "-" systemd ignores an entry that does not exist at a start.
+    A file in a folder below /dev is bound by its whole folder: the list stays the same when the kernel makes and removes files there. With
+    "-" systemd ignores an entry that does not exist at a start.
     """
     places = {
         folder if folder != "/dev" else path for path in hidden(paths, private, bound) for folder in [parent(path)]
@@ -77,7 +77,7 @@ def binds(paths: t.Iterable[str], private: t.Sequence[Setting], bound: t.Iterabl
 
 
 def can_be_bound(place: str) -> bool:
-    """Whether BindPaths= can bring a place in /dev to a unit; not those that every private /dev contains."""
+    """Whether BindPaths= can bring a path in /dev to a unit; False for paths that every private /dev contains."""
     parts = place.split("/")[2:]
     return _CAN_BE_BOUND.fullmatch(place) is not None and ".." not in parts and parts[0] not in _OWN
 
@@ -88,7 +88,7 @@ def parent(path: str) -> str:
 
 
 def hidden(paths: t.Iterable[str], private: t.Sequence[Setting], bound: t.Iterable[Setting]) -> list[str]:
-    """The device files that a unit does not see: with PrivateDevices= all but those that BindPaths= brings back."""
+    """The device files that a unit does not see: with PrivateDevices= all files except those that BindPaths= brings back."""
     if not is_private(private):
         return []
     sources: list[str] = []

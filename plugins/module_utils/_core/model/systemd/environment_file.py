@@ -12,11 +12,11 @@ import re
 WHITESPACE = " \t\n\r"
 _BLANK = re.compile(f"[{WHITESPACE}]*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-# From systemd 254 on a comment ends at the end of its line; before, a backslash at the end continues it.
+# From systemd 254 on a comment ends at the end of its line; before 254 a backslash there continues the comment.
 COMMENTS_END = 254
 _COMMENT, _LONG_COMMENT = re.compile(r"[^\n\r]*"), re.compile(r"(?:[^\\\n\r]|\\.?)*", re.DOTALL)
 _KEY = re.compile(r"[^\n\r][^\n\r=]*")
-# A part of a value: in single or double quotes (the end of the file closes them as well), or plain text to the end of the line.
+# A part of a value: in single or double quotes (the end of the file closes a quote as well), or plain text to the end of the line.
 _PART = re.compile(r"""[ \t]*(?:'([^']*)'?|"((?:[^"\\]|\\.)*)\\?"?|((?:[^\\\n\r]|\\.)*\\?))""", re.DOTALL)
 _ESCAPE = re.compile(r"\\(.?)", re.DOTALL)
 _QUOTED_ESCAPE = re.compile(r'\\(?:\n|(["\\`$]))')
@@ -59,7 +59,7 @@ def value_at(text: str, at: int) -> tuple[str, int]:
         single, double, plain = match.groups()
         at = match.end()
         if plain is not None:
-            # Blanks at the end do not belong to the value unless an escape follows them or escapes them.
+            # Blanks at the end belong to the value only if they are escaped, or an escape follows them.
             last = max((escape.end() for escape in _ESCAPE.finditer(plain)), default=0)
             plain = plain[:last] + plain[last:].rstrip(WHITESPACE)
             return value + _ESCAPE.sub(lambda escape: escape.group(1).strip("\n\r"), plain), at

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The texts of the files that Corral writes for systemd and sysctl, and the change when one differs."""
+"""The texts of the files that Corral writes for systemd and sysctl, and the change of a file with another text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def unit_text(*sections: tuple[str, t.Sequence[str]]) -> str:
 
 
 def section_of(unit: str) -> str:
-    """The section of the settings of a unit's type: "system.slice" → "Slice"."""
+    """The section for the settings of a unit's type: "system.slice" → "Slice"."""
     return unit.rpartition(".")[2].capitalize()
 
 

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Limits of units: systemd's properties (systemd.resource-control(5)) and the kernel files (cgroup-v2.rst) they become.
+"""Limits of units: systemd's properties (systemd.resource-control(5)), and the kernel's files to which systemd writes them (cgroup-v2.rst).
 
-A value of a property is as in a unit file; ``kernel`` gives what the kernel's file then shows, in a form that compares by meaning: sets as
-sorted lists, sizes in whole pages.
+A property has its value as in a unit file. kernel() returns the value that the kernel's file then shows, in a form that is the same for
+equal values: sets as sorted lists, sizes in whole pages.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DEFAULT_WEIGHT = "100"
 
 
 def of(need: ResourceRequirements, exclusive: bool, mems: t.Optional[frozenset[int]]) -> dict[str, str]:
-    """The properties of a workload's slice, as the kubelet derives a pod's cgroup.
+    """The properties of a workload's slice, derived like a pod's cgroup in the kubelet.
 
     A workload with exclusive CPUs has no quota on them (kubernetes#70585). Like a Guaranteed workload it has no swap.
     """
@@ -56,13 +56,13 @@ def of(need: ResourceRequirements, exclusive: bool, mems: t.Optional[frozenset[i
 
 
 def percent(quota: int, period: int) -> str:
-    """The value of CPUQuota=, in hundredths of a percent at most: 150000 of 100000 µs are 150%."""
+    """The value of CPUQuota=, to a hundredth of a percent: 150000 of 100000 µs are 150%."""
     hundredths = quota * 10000 // period
     return f"{hundredths // 100}%" if hundredths % 100 == 0 else f"{hundredths / 100:.2f}%"
 
 
 def hugetlb(need: ResourceRequirements, sizes: t.Iterable[int]) -> dict[str, int]:
-    """The bytes of hugepages that a workload may have, by the kernel's file; 0 for page sizes without a limit.
+    """The bytes of hugepages that a workload may have, by the kernel's file; 0 for page sizes that its limits do not name.
 
     ``sizes``, in KiB, are the page sizes of the node's pools (kubelet 1.36, HugePageLimits of a pod's cgroup).
     """
@@ -71,12 +71,12 @@ def hugetlb(need: ResourceRequirements, sizes: t.Iterable[int]) -> dict[str, int
 
 
 def page_name(size_kib: int) -> str:
-    """A page size in KiB as the hugetlb controller names it, without its B: 2048 → ``2M``."""
+    """A page size in KiB as the hugetlb controller names it, without the B: 2048 → ``2M``."""
     return page_text(size_kib)[:-1]
 
 
 def meaning(name: str, text: str) -> str:
-    """A kernel file's text in a form that compares by meaning."""
+    """A kernel file's text in a form that is the same for equal values."""
     text = " ".join(text.split())
     if name in ("AllowedCPUs", "AllowedMemoryNodes"):
         try:
@@ -98,7 +98,7 @@ def meaning(name: str, text: str) -> str:
 
 
 def kernel(name: str, value: str) -> str:
-    """What the kernel's file shows once the property has this value."""
+    """The value that the kernel's file shows for a value of the property."""
     if name == "CPUQuota":
         if not value:
             return "max"

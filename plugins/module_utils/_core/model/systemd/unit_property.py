@@ -19,7 +19,7 @@ ETC = "/etc/systemd/system"
 RUNTIME_CONTROL = "/run/systemd/system.control"
 PERSISTENT_CONTROL = "/etc/systemd/system.control"
 TRANSIENT = "/run/systemd/transient"  # units of systemd-run, and their properties
-DEVICE_ALLOW = "DeviceAllow"  # a list: each line of a step's value is an entry; no kernel file shows it
+DEVICE_ALLOW = "DeviceAllow"  # each line of a step's value is an entry; no kernel file shows the list
 DROPINS = (PERSISTENT_CONTROL, RUNTIME_CONTROL, ETC)  # where set-property and Corral write drop-ins
 
 
@@ -51,7 +51,7 @@ def control_file(unit: str, name: str, *, runtime: bool) -> str:
 
 
 def key_of_file(path: str) -> str:
-    """The key of the property that a persistent set-property wrote into a file; "" for any other file."""
+    """The key (property:UNIT:NAME) of the property that a persistent set-property wrote into a file; "" for any other file."""
     folder, dummy, file = path.rpartition(".d/50-")
     if not folder.startswith(f"{PERSISTENT_CONTROL}/") or not file.endswith(".conf"):
         return ""
@@ -74,7 +74,7 @@ def cpus_of_file(path: str, text: t.Optional[str]) -> frozenset[int]:
 def persistent(settings: t.Iterable[Setting]) -> list[Setting]:
     """The assignments without those that set-property made until the next boot.
 
-    Of a transient unit systemd keeps these beside the unit (unit_drop_in_dir).
+    systemd keeps the drop-ins of a transient unit beside the unit (unit_drop_in_dir).
     """
     return [
         item for item in settings if not item.file.startswith(f"{RUNTIME_CONTROL}/") and not is_transient(item.file)
@@ -92,7 +92,7 @@ def outside_run(settings: t.Iterable[Setting]) -> list[Setting]:
 
 
 def with_dropin(settings: t.Iterable[Setting], ours: str, values: t.Sequence[str]) -> list[Setting]:
-    """The persistent assignments with those of Corral's drop-in, also if it does not exist yet.
+    """The persistent assignments in order, with those of Corral's drop-in even if the drop-in does not exist yet.
 
     systemd.unit(5): the unit's own file comes first, then the drop-ins in the order of their names.
     """
@@ -123,7 +123,7 @@ def is_live_file(kind: str, target: str) -> bool:
 def live_file_removal(unit: str, name: str, *, reload: bool = False) -> Step:
     """The step that removes systemd's file of a live property after the property was reset.
 
-    It comes after the removal of Corral's drop-in. In the other order a daemon-reload between the two would apply the drop-in.
+    The step comes after the removal of Corral's drop-in. In the other order a daemon-reload between the two would apply the drop-in.
     """
     return make_step.file(control_file(unit, name, runtime=True), None, FILES, 10, reload=reload)
 
@@ -131,7 +131,7 @@ def live_file_removal(unit: str, name: str, *, reload: bool = False) -> Step:
 def removal(
     unit: str, name: str, settings: t.Iterable[Setting], phase: int = FILES, order: int = 0
 ) -> tuple[Step, ...]:
-    """The steps that remove the files of a persistent set-property; none without such a file."""
+    """The steps that remove the files of a persistent set-property; empty without such a file."""
     setting = set_by_hand(unit, name, settings)
     if setting is None:
         return ()
@@ -146,7 +146,7 @@ def removal(
 def kept_by_others(
     ours: t.Optional[str], settings: t.Iterable[Setting], wanted: t.Callable[[list[Setting]], bool]
 ) -> bool:
-    """Whether other files set a property as ``wanted`` at the next boot, while Corral's drop-in (text ``ours``) does not exist."""
+    """Whether other files make a property ``wanted`` at the next boot; False if Corral's drop-in exists (text ``ours``)."""
     others = outside_run(settings)
     return ours is None and bool(others) and wanted(others)
 
@@ -171,8 +171,8 @@ def later_change(
 ) -> t.Optional[Change]:
     """The item for another file that sorts after Corral's drop-in and changes the property at the next reload.
 
-    ``values`` are the drop-in's assignments (default: ``wanted``), ``meaning`` the value that several assignments result in. A file of
-    set-property is removed; if the property ``differs_now``, the live item removes it. Any other file is only named.
+    ``values`` are the drop-in's assignments (default: ``wanted``). ``meaning`` returns the value that several assignments result in. A file
+    of set-property is removed; if the property ``differs_now``, its live item removes the file. Any other file is only named.
     """
     ours = ours or dropin(unit, manager)
     in_order = with_dropin(settings, ours, values or (wanted,))

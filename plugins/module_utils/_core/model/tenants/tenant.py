@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Tenants: groups of workloads with limits for each of them, and a quota for all of them together.
+"""Tenants: groups of workloads with limits for each workload, and quotas for all workloads together.
 
 As in Kubernetes a ``LimitRange`` limits single workloads, and a ``Quota`` (ResourceQuota) their sum.
 """
@@ -25,7 +25,7 @@ SCOPES = (BEST_EFFORT, NOT_BEST_EFFORT, TERMINATING, NOT_TERMINATING, PRIORITY_C
 IN, NOT_IN, EXISTS, DOES_NOT_EXIST = "In", "NotIn", "Exists", "DoesNotExist"
 OPERATORS = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST)
 
-# The lists of a tenant's members whose patterns are compared with settings of a workload's unit; the others have a kind of match each.
+# The keys of a tenant's members with patterns for a setting of a workload's unit. Each other key is for a kind of match.
 BY_SETTING = {"slices": "Slice", "users": "User"}
 
 # Why a tenant forbids its containers to share a PID namespace: pid_namespaces(7), ptrace(2).
@@ -69,7 +69,7 @@ class ScopeSelector(NamedTuple):
 
 
 class Quota(NamedTuple):
-    """The most that the workloads which meet all ``selectors`` may have together: ``requests.cpu``, ``count/workloads``."""
+    """Limits (``hard``) on the sum of the workloads that meet all ``selectors``, by resource: ``requests.cpu``, ``count/workloads``."""
 
     name: str
     hard: Amounts
@@ -77,7 +77,7 @@ class Quota(NamedTuple):
 
 
 class Tenant(NamedTuple):
-    """A group of workloads; ``share_process_namespace`` False forbids that their containers share a PID namespace."""
+    """A group of workloads; if ``share_process_namespace`` is False, their containers must not share a PID namespace."""
 
     name: str
     members: Members
@@ -101,12 +101,12 @@ class Member(NamedTuple):
 
 
 def named(tenants: t.Iterable[Tenant], name: str) -> t.Optional[Tenant]:
-    """The tenant of this name."""
+    """The tenant with this name; None if there is no such tenant."""
     return next((one for one in tenants if one.name == name), None)
 
 
 def declared_tenant(tenants: t.Iterable[Tenant], match: str, pattern: str) -> t.Optional[str]:
-    """The tenant to which a workload belongs by its match; None where it belongs to none."""
+    """The tenant to which a workload belongs by its match; None if it has no tenant."""
     kind = MATCH_KINDS[match]
     key = kind.members
     if kind.is_unit and not pattern.endswith(".service"):
@@ -116,7 +116,7 @@ def declared_tenant(tenants: t.Iterable[Tenant], match: str, pattern: str) -> t.
 
 
 def tenants_of_unit(tenants: t.Iterable[Tenant], slice_name: str, user: str) -> list[str]:
-    """The tenants to which a unit with these settings belongs; "" for a setting that the unit does not have."""
+    """The tenants to which a unit with this Slice= and User= belongs; "" stands for a missing setting."""
     return [
         tenant.name
         for tenant in tenants
@@ -133,7 +133,7 @@ def covers(key: str, own: str, pattern: str) -> bool:
     """Whether a tenant's pattern ``own`` matches everything that ``pattern`` matches."""
     if key == "labels":
         return pattern == own or pattern.startswith(f"{own}=")
-    if not is_glob(own):  # the quick way for most patterns: a node may have hundreds, each compared with each
+    if not is_glob(own):  # quick for most patterns: a node may have hundreds, each compared with all others
         return own == pattern
     # ? in ``own`` matches one character, but not the * of ``pattern``, which stands for any number of characters.
     parts = {"*": ".*", "?": "[^*]"}
@@ -160,7 +160,7 @@ def globs_meet(first: str, second: str) -> bool:
     """Whether there is a text that two patterns with ``*`` and ``?`` both match."""
     if not (is_glob(first) and is_glob(second)):
         return covers("", first, second) or covers("", second, first)
-    # The places in the second pattern that a text can have reached, after each part of the first one.
+    # The positions in the second pattern that a matching text can have reached, after each character of the first pattern.
     places = reached({0}, second)
     for char in first:
         if char == "*":
@@ -177,7 +177,7 @@ def globs_meet(first: str, second: str) -> bool:
 
 
 def reached(places: set[int], pattern: str) -> set[int]:
-    """These places of a pattern, and those behind each ``*`` that follows them and may match nothing."""
+    """These positions in a pattern, and the positions behind each ``*`` that follows: a ``*`` may match nothing."""
     follow = set(places)
     for at in sorted(places):
         while at < len(pattern) and pattern[at] == "*":

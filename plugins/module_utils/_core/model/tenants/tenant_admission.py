@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Admission by tenants: first the limits of the workload, then the quotas, with what is granted so far."""
+"""Admission by tenants: first the limits of single workloads are checked, then the quotas, with the grants so far."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class QuotaUsage(NamedTuple):
 
 
 def check(budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Grant]) -> None:
-    """Raises Refused where the tenant of a workload refuses it. What was granted ``before`` stays, whatever the tenant declares now.
+    """Raises Refused if the tenant of a workload refuses it. Amounts that were granted ``before`` stay, whatever the tenant declares now.
 
     ``budget`` has the grants of all other workloads.
     """
@@ -66,17 +66,17 @@ def check(budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Gra
 def is_raised(grant: Grant, need: ResourceRequirements, tenant: t.Optional[Tenant]) -> bool:
     """Whether a workload asks its tenant for more than it was granted.
 
-    To drop a limit is more as well, and so is to be counted by a further quota, as with another priority. A workload from another tenant,
-    or from none, brings what it had.
+    A dropped limit is more as well, and so is a further quota that counts the workload, for example after a change of its priority. A
+    workload that comes from another tenant, or had no tenant, keeps what it had.
     """
     if not need.tenant or (need.barred and grant.tenant != need.tenant):
-        return False  # While two tenants claim it, it keeps what it has; the admission refuses what it requests beyond that.
+        return False  # A workload that two tenants claim keeps what it has; the admission refuses more.
     more = grows(dict(grant.requests), need.requests) or grows(dict(grant.limits), need.limits) or lacks(grant, need)
     return more or (tenant is not None and is_counted_anew(grant, need, tenant))
 
 
 def is_counted_anew(grant: Grant, need: ResourceRequirements, tenant: Tenant) -> bool:
-    """Whether a quota counts a workload now and did not when it was granted. Not for a workload from another tenant."""
+    """Whether a quota counts a workload now and did not count it at its grant; False for a workload from another tenant."""
     before, now = grant.member, need.member
     if before is None or now is None or before.tenant != now.tenant:
         return False
@@ -94,7 +94,7 @@ def lacks(before: Grant, need: ResourceRequirements) -> bool:
 
 
 def check_named(tenant: Tenant, need: ResourceRequirements, member: Member) -> None:
-    """Raises Refused where a workload does not declare a resource that a quota counts."""
+    """Raises Refused if a workload does not declare a resource that a quota counts."""
     for resource, quota in tenant_quota.to_be_named(tenant, member):
         section, dummy, base = resource.partition(".")
         lacking = [
@@ -117,7 +117,7 @@ def check_named(tenant: Tenant, need: ResourceRequirements, member: Member) -> N
 
 
 def charge(grant: Grant, member: Member) -> Charge:
-    """A grant as quotas count it. A run keeps all its devices until it stops, also if fewer are declared now."""
+    """The amounts of a grant that quotas count. A running workload has all its devices until it stops, even if fewer are declared now."""
     requests = dict(grant.requests)
     held = [resource for resource, dummy in {(device.resource, device.id) for device in grant.devices}]
     for resource in held:
@@ -126,7 +126,7 @@ def charge(grant: Grant, member: Member) -> Charge:
 
 
 def charges(grants: t.Iterable[Grant], tenant: str) -> list[Charge]:
-    """The grants of a tenant, as quotas count them."""
+    """The amounts that quotas count, for each grant of a tenant."""
     return [charge(grant, grant.member) for grant in grants if grant.member and grant.member.tenant == tenant]
 
 
@@ -141,6 +141,6 @@ def usages(tenants: t.Iterable[Tenant], grants: t.Sequence[Grant]) -> list[Quota
 
 
 def with_tenant(workload: Workload, tenant: Tenant, member: Member) -> tuple[Workload, Member]:
-    """A workload with the defaults of its tenant."""
+    """A workload with the defaults of its tenant, and its data for the tenant's quotas with these defaults."""
     defaults = tenant_limits.defaults_for(workload, tenant)
     return tenant_limits.with_defaults(workload, defaults), member._replace(defaults=defaults)

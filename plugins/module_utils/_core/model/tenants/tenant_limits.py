@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Limits of single workloads of a tenant (Kubernetes' LimitRange): the defaults that they set, and what they refuse."""
+"""Limits of single workloads of a tenant (Kubernetes' LimitRange): the defaults that they give, and why they refuse a workload."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Violation(NamedTuple):
 
 
 def effective(limits: LimitRange) -> LimitRange:
-    """The limits of containers with what follows from them (Kubernetes 1.36, SetDefaults_LimitRangeItem).
+    """The limits of containers with the defaults that follow from them (Kubernetes 1.36, SetDefaults_LimitRangeItem).
 
     A missing default limit is the maximum; a missing default request is the default limit, else the minimum. Tasks have limits, but no
     requests.
@@ -39,14 +39,14 @@ def effective(limits: LimitRange) -> LimitRange:
 
 
 def members_of(workload: Workload) -> tuple[Container, ...]:
-    """The containers of a pod; a workload without containers counts as one."""
+    """The containers of a pod; a workload without containers counts as one container."""
     return workload.containers or (Container("", APP, workload.requests, workload.limits),)
 
 
 def defaults_for(workload: Workload, tenant: Tenant) -> Defaults:
-    """The tenant's defaults for what a workload does not declare.
+    """The tenant's defaults for requests and limits that a workload does not declare.
 
-    A request that is not declared beside a declared limit equals that limit; it is set already.
+    If a workload declares only a limit, the request already equals that limit.
     """
     limits = effective(tenant.limit_range(CONTAINER))
     defaults = []
@@ -61,7 +61,7 @@ def defaults_for(workload: Workload, tenant: Tenant) -> Defaults:
 
 
 def with_defaults(workload: Workload, defaults: Defaults) -> Workload:
-    """The workload with defaults for what it does not declare."""
+    """The workload with these defaults for amounts that it does not declare."""
     if not defaults:
         return workload
     filled = tuple(
@@ -74,7 +74,7 @@ def with_defaults(workload: Workload, defaults: Defaults) -> Workload:
 
 
 def merged(container: Container, section: str, defaults: Defaults) -> tuple[tuple[str, int], ...]:
-    """A section of a container with its defaults."""
+    """A section (requests or limits) of a container, completed with its defaults."""
     given = {name: amount for who, where, name, amount in defaults if (who, where) == (container.name, section)}
     given.update(container.requests if section == REQUESTS else container.limits)
     return tuple(sorted(given.items()))
@@ -97,7 +97,7 @@ def violations(workload: Workload, tenant: Tenant) -> list[Violation]:
 
 
 def above_limit(at: str, who: str, requests: t.Mapping[str, int], limits: t.Mapping[str, int]) -> t.Iterator[Violation]:
-    """Requests above the limit, such as a declared request above a default limit."""
+    """The violations by requests above the limit, such as a declared request above a default limit."""
     for resource, request in requests.items():
         limit = limits.get(resource)
         if limit is not None and request > limit:
@@ -109,7 +109,7 @@ def above_limit(at: str, who: str, requests: t.Mapping[str, int], limits: t.Mapp
 def of_range(
     at: str, who: str, limits: LimitRange, requests: t.Mapping[str, int], own: t.Mapping[str, int]
 ) -> t.Iterator[Violation]:
-    """What a LimitRange refuses (Kubernetes 1.36, limitranger: minConstraint, maxConstraint, limitRequestRatioConstraint)."""
+    """The violations of a LimitRange (Kubernetes 1.36, limitranger: minConstraint, maxConstraint, limitRequestRatioConstraint)."""
     where = f"limits of type {limits.kind}"
     # above_limit() has checked for each container that no limit is below its request.
     for resource, least in limits.min:
@@ -137,7 +137,7 @@ def of_range(
     for resource, ratio in limits.max_limit_request_ratio:
         request, limit = requests.get(resource, 0), own.get(resource, 0)
         allowed = amount_text(CPU, ratio)
-        if not limit:  # without a request there is no limit either
+        if not limit:  # a declared limit sets a missing request: without a request there is no limit
             lacking = "requests" if not request else "limits"
             message = f"{who} names no {lacking}.{resource}, and a limit may be {allowed} times the request ({where}): write both"
             yield Violation(f"{at}{lacking}.{resource}", None, message)

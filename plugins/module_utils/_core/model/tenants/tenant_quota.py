@@ -30,13 +30,13 @@ from .tenant import (
     Tenant,
 )
 
-# The resources that every workload must declare where a quota counts them. In Kubernetes these are CPU and memory. Tasks are the same
-# case: a workload without a limit could take all that the quota leaves to others.
+# The resources that every workload must declare if a quota counts them. In Kubernetes these are CPU and memory. Here tasks
+# are added: a workload without a limit could take all tasks that the quota leaves to others.
 NAMED = ("requests.cpu", "limits.cpu", "requests.memory", "limits.memory", "limits.pids")
 
 
 class Charge(NamedTuple):
-    """A workload as quotas count it."""
+    """The amounts of a workload that quotas count."""
 
     workload: str
     member: Member
@@ -45,7 +45,7 @@ class Charge(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """How much of a resource of a quota is used; ``parts`` has the amount of each workload that uses some."""
+    """How much of a resource of a quota is used; ``parts`` has the amount of each workload that uses the resource."""
 
     resource: str
     used: int
@@ -54,7 +54,7 @@ class Usage(NamedTuple):
 
 
 def counts(quota: Quota, member: Member) -> bool:
-    """Whether a quota counts a workload: it meets all conditions."""
+    """Whether a quota counts a workload: the workload meets all conditions."""
     return all(selects(selector, member) for selector in quota.selectors)
 
 
@@ -72,7 +72,7 @@ def selects(selector: ScopeSelector, member: Member) -> bool:
 
 
 def amounts(charge: Charge) -> dict[str, int]:
-    """What a workload uses, by the quota's resource."""
+    """The amounts that a workload uses, by the quota's resource."""
     used = {f"requests.{resource}": amount for resource, amount in charge.requests}
     used.update((f"limits.{resource}", amount) for resource, amount in charge.limits)
     return {**used, COUNT: 1}
@@ -100,7 +100,7 @@ class Excess(NamedTuple):
 
 
 def exceeded(tenant: Tenant, others: t.Sequence[Charge], asked: Charge, before: t.Optional[Charge]) -> list[Excess]:
-    """The quotas that a workload would exceed. It keeps what it had ``before``, whatever the quota is now."""
+    """The quotas that a workload would exceed. The workload keeps what it had ``before``, whatever the quota is now."""
     wanted = amounts(asked)
     excesses = []
     for quota in tenant.quotas:
@@ -126,7 +126,7 @@ def to_be_named(tenant: Tenant, member: Member) -> list[tuple[str, str]]:
 
 
 def hard_limit(tenant: Tenant, resource: str) -> t.Optional[int]:
-    """The lowest limit of a resource in the quotas that count every workload; None where they do not limit it."""
+    """The lowest limit of a resource in the quotas that count every workload; None if they do not limit it."""
     limits = [
         dict(quota.hard)[resource] for quota in tenant.quotas if not quota.selectors and resource in dict(quota.hard)
     ]

@@ -39,7 +39,7 @@ def limits_in_force(tenant: Tenant, granted: t.Iterable[Grant]) -> dict[str, str
 def cpu_share(tenant: Tenant, granted: t.Iterable[Grant]) -> int:
     """The thousandths of a CPU for the weight of a tenant's slice: what its quota leaves, else the sum of the requests in the slice.
 
-    The sum is as in the kubelet's cgroup of all pods.
+    The kubelet uses the same sum for the cgroup of all pods.
     """
     own = [one for one in granted if one.tenant == tenant.name]
     shared, elsewhere = [one for one in own if not one.cpus], [one for one in own if one.cpus]
@@ -50,7 +50,7 @@ def cpu_share(tenant: Tenant, granted: t.Iterable[Grant]) -> int:
 def remaining(
     tenant: Tenant, resource: str, shared: t.Sequence[Grant], elsewhere: t.Iterable[Grant]
 ) -> t.Optional[int]:
-    """What the quota leaves of a resource to the workloads in the tenant's slice; None: no limit."""
+    """The amount of a resource that the quota leaves to the workloads in the tenant's slice; None: no limit."""
     hard = hard_limit(tenant, f"limits.{resource}")
     granted = [dict(one.limits).get(resource) for one in shared]
     if hard is None or None in granted:

@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """The view of a machine for the allocation: the core, cache, NUMA node and socket of each online CPU.
 
-Internally a set of CPUs is an integer with one bit per CPU id: the free CPUs of a unit are one ``&``, and their number one count of bits.
+Internally a set of CPUs is an integer with one bit per CPU id: one ``&`` gives the free CPUs of a unit, one count of bits their number.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class CpuInfo(NamedTuple):
     uncore: int = 0
 
 
-# A unit level: which of a CPU's ids names the unit.
+# The levels of units: the index of the unit's id in CpuInfo.
 CORE, SOCKET, NUMA, UNCORE = range(4)
 
 
@@ -47,8 +47,8 @@ class Unit(NamedTuple):
 class CpuTopology:
     """The online CPUs, the units they are in, and how many units there are.
 
-    ``averages``: judge units by the counts, as the kubelet does; on uneven machines a pick may then take an unavailable sibling, as in the
-    kubelet. Only for comparisons with the kubelet: of() and counted() never set it.
+    ``averages``: take the average size for the size of each unit, as the kubelet does; on uneven machines an allocation may then take an
+    unavailable sibling. Only for comparisons with the kubelet: of() and counted() never set it.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class CpuTopology:
         return tuple(self._units(level) for level in (CORE, SOCKET, NUMA, UNCORE))
 
     def parts(self, level: int, above: int) -> dict[int, tuple[Unit, ...]]:
-        """The units of ``level`` with a CPU in each unit of the level ``above``, by id."""
+        """The units of ``level`` that share a CPU with each unit of the level ``above``, by the id of the upper unit."""
         parts = self._parts.get((level, above))
         if parts is None:
             pairs = sorted({(info[above], info[level]) for info in self.cpus.values()})
@@ -91,7 +91,7 @@ class CpuTopology:
 
     @functools.cached_property
     def core_sizes(self) -> tuple[int, ...]:
-        """How many CPUs a core can have here, ascending: one size on an even machine."""
+        """The different sizes of cores, in ascending order: one size on an even machine."""
         return tuple(sorted({core.size for core in self.units[CORE].values()}))
 
     @functools.cached_property
@@ -100,18 +100,18 @@ class CpuTopology:
         return tuple(min((unit.size for unit in units.values()), default=0) for units in self.units)
 
     def above(self, level: int) -> int | None:
-        """The level by whose units the units of this level are sorted first; None for the outer level."""
+        """The level above a level: units are sorted first by the unit above them. None for the outer level."""
         if level == self.outer:
             return None
         return {self.inner: self.outer, CORE: self.inner, UNCORE: NUMA}[level]
 
     def mask(self, cpus: t.Iterable[int]) -> int:
-        """These CPUs as bits, without those that the machine does not have."""
+        """These CPUs as bits, without CPUs that the machine does not have."""
         bits = self._bits
         return sum([bits[cpu] for cpu in frozenset(cpus) if cpu in bits])  # distinct bits: the sum is the union
 
     def mask_of(self, level: int, units: t.Iterable[int]) -> int:
-        """All CPUs of the units with these ids; an unknown id has none."""
+        """All CPUs of the units with these ids as bits; unknown ids are ignored."""
         known = self.units[level]
         return functools.reduce(lambda mask, unit: mask | known[unit].mask, set(units) & known.keys(), 0)
 
@@ -128,7 +128,7 @@ def of(topology: Topology) -> CpuTopology:
     socket_of = {cpu: int(socket.lstrip("?")) for socket, members in topology.sockets.items() for cpu in members}
     numa_of = {cpu: node for node, members in topology.node_cpus().items() for cpu in members}
     uncore_of = {cpu: min(group) for group in topology.l3 for cpu in group}
-    # CPUs without a last-level cache are grouped by their socket, as the kubelet has it.
+    # CPUs without a last-level cache are grouped by their socket, as in the kubelet.
     rest: dict[int, int] = {}
     for cpu in sorted(topology.online - uncore_of.keys()):
         uncore_of[cpu] = rest.setdefault(socket_of.get(cpu, 0), cpu)

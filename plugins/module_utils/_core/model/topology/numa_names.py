@@ -17,7 +17,7 @@ NAMED = 8
 
 
 def node_near(name: str, topology: Topology, *, key: str = "numa") -> int:
-    """The NUMA node with CPUs of a network interface, or of a PCI device by its full address.
+    """The NUMA node of a network interface, or of a PCI device by its full address; the node must have CPUs.
 
     A device without a node (-1) is near the only node, if there is only one: firmware of such machines rarely reports the node
     (Documentation/ABI/testing/sysfs-bus-pci). Raises ValueError with a message that says what to do; ``key`` is the profile's key that

@@ -36,7 +36,7 @@ class NumaNode(NamedTuple):
 
 
 class PciDevice(NamedTuple):
-    """A PCI device; ``numa_node`` is -1 without a node, ``node_known`` is False when the kernel has no such file.
+    """A PCI device; ``numa_node`` is -1 without a node, ``node_known`` is False when the kernel has no file numa_node for it.
 
     ``pci_class``, ``vendor`` and ``device`` are the kernel's texts (``0x020000``), None when unreadable.
     """
@@ -51,12 +51,12 @@ class PciDevice(NamedTuple):
 
 
 class Topology(NamedTuple):
-    """A machine. None: the kernel does not report the value. An empty value: the machine has none.
+    """A machine. A value that the kernel does not report is None; a value that the machine does not have is empty.
 
-    ``sockets`` maps physical_package_id to CPUs; where the ids are unknown the keys are ``?0``, ``?1``… in order of
-    the lowest CPU and ``socket_ids_known`` is False. ``distances`` has its rows and columns in the order of
-    ``distance_nodes``. ``net`` maps interfaces to PCI addresses (None: not on PCI). ``kinds`` are the CPU kinds of a
-    hybrid machine, empty on all others. ``notes`` name invalid data and how it was read.
+    ``sockets`` maps physical_package_id to CPUs; if the ids are unknown the keys are ``?0``, ``?1``… in order of the lowest CPU and
+    ``socket_ids_known`` is False. ``distances`` has its rows and columns in the order of ``distance_nodes``. ``net`` maps interfaces to PCI
+    addresses (None: not on PCI). ``kinds`` are the CPU kinds of a hybrid machine, empty on all others. ``notes`` name invalid data and how
+    it was read.
     """
 
     online: CpuSet
@@ -86,7 +86,7 @@ class Topology(NamedTuple):
         return wanted.union(*(core for core in self.cores if not wanted.isdisjoint(core)))
 
     def node_cpus(self) -> dict[int, CpuSet]:
-        """The online CPUs of each node; every online CPU is on exactly one.
+        """The online CPUs of each node; every online CPU is on exactly one node.
 
         A machine without NUMA has the node 0; a CPU that no node claims is put on the lowest node with CPUs.
         """

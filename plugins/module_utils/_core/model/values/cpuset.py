@@ -49,7 +49,7 @@ def parse(text: str) -> CpuSet:
 
 
 def format(cpus: t.Iterable[int]) -> str:
-    """The shortest list of these CPUs in ascending order: ``0-3,8``; ``""`` for none."""
+    """The shortest list of these CPUs in ascending order: ``0-3,8``; ``""`` for no CPUs."""
     parts: list[str] = []
     start = end = None
     for cpu in sorted(set(cpus)):

@@ -3,13 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The largest document in YAML or JSON: a few lines of aliases (*) can stand for more values than fit into memory."""
+"""The bounds of a document in YAML or JSON: a few lines of aliases (*) can stand for more values than fit into memory."""
 
 from __future__ import annotations
 
 import typing as t
 
-MOST, DEEPEST = 100_000, 100  # values with all aliases written out, levels
+MOST, DEEPEST = 100_000, 100  # the most values with all aliases written out, and levels
 
 
 class OutOfBounds(ValueError):
@@ -17,8 +17,8 @@ class OutOfBounds(ValueError):
 
 
 def check_bounds(root: t.Any, parts: t.Callable[[t.Any], t.Iterable[t.Any]]) -> None:
-    """Raises OutOfBounds where ``root`` has too many values or levels. A value with several aliases is counted for each of them."""
-    counted: dict[int, tuple[int, int]] = {}  # by id: values and levels
+    """Raises OutOfBounds if ``root`` has too many values or levels. A value with several aliases counts once for each alias."""
+    counted: dict[int, tuple[int, int]] = {}  # the numbers of values and levels by id
 
     def count(value: t.Any, depth: int) -> tuple[int, int]:
         if depth > DEEPEST:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Durations as Go writes them, and days: 90s, 2m, 1h30m, 7d."""
+"""Durations in Go's form, with days as well: 90s, 2m, 1h30m, 7d."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class CorralError(Exception):
     """A refusal: nothing was changed, and ``problems`` say why (at least one, at most PROBLEMS_LIMIT)."""
 
     def __init__(self, *problems: Problem) -> None:
-        more = len(problems) - PROBLEMS_LIMIT - 1  # The schema's reader may have added such a line already.
+        more = len(problems) - PROBLEMS_LIMIT - 1  # The schema's reader may have added a line like this already.
         if more > 0:
             said = f"there are {more + 1} problems more: correct these and check again"
             problems = (*problems[:PROBLEMS_LIMIT], Problem("", None, said))

@@ -26,14 +26,14 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """As printable(), for a text of several lines: line feeds and tabs stay."""
+    """The result of printable(), but line feeds and tabs stay."""
     if text.isprintable():
         return text
     return "".join(char if char in "\n\t" else printable(char) for char in text)
 
 
 def printable_data(data: t.Any) -> t.Any:
-    """As printable(), for each text in plain data (JSON can contain any character as an escape)."""
+    """Plain data with each text made printable (JSON can contain any character as an escape)."""
     if isinstance(data, dict):
         return {printable(key): printable_data(value) for key, value in data.items()}
     if isinstance(data, list):

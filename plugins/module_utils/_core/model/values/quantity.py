@@ -26,7 +26,7 @@ MAX_INT64 = 2**63 - 1
 MAX_LENGTH = 256
 MAX_EXPONENT = 512
 
-# What the Go scanner takes before it looks at the suffix: digits are optional on both sides of the point.
+# The parts that the Go scanner finds before it checks the suffix: digits are optional on both sides of the point.
 _SPLIT = re.compile(r"([+-]?)([0-9]*)(\.[0-9]*)?([eEinumkKMGTP]*[-+]?[0-9]*)", re.ASCII)
 _EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)", re.ASCII)
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -35,15 +35,15 @@ _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _BINARY_SUFFIX = ("", *_BINARY)
 _SUFFIXES = " ".join(filter(None, [*_DECIMAL, *_BINARY]))
 
-# Go's fast path takes this many decimal digits into an int64; only there the text stays as it was written.
+# Go's fast path reads up to this many decimal digits into an int64; only the fast path keeps the text as it was written.
 _FAST_DIGITS = 18
 
 
 class Quantity(NamedTuple):
     """An exact amount. Compare ``nano``: ``1``, ``1000m`` and ``1e0`` are the same amount, written differently.
 
-    ``nano`` is the amount in units of 10^-9 (nothing smaller exists: smaller parts are rounded away from zero);
-    ``form`` is DecimalSI, DecimalExponent or BinarySI; ``text`` is what Kubernetes prints for it.
+    ``nano`` is the amount in units of 10^-9 (smaller parts are rounded away from zero); ``form`` is DecimalSI, DecimalExponent or BinarySI;
+    ``text`` is what Kubernetes prints for it.
     """
 
     nano: int
@@ -137,7 +137,7 @@ def _binary(number: _Number, exponent: int) -> Quantity:
     nano = _scaled(int(number.whole + number.fraction) << exponent, 9 - len(number.fraction))
     nano = min(nano, MAX_INT64 * NANO)
     form = DECIMAL_SI if 0 < nano < NANO else BINARY_SI
-    # The kubelet prints the decimal form below 1024, and where a binary suffix would lose a fraction.
+    # The kubelet prints the decimal form below 1024, and if a binary suffix would lose a fraction.
     return _quantity(number, nano, form, form)
 
 

@@ -16,7 +16,7 @@ class Share(NamedTuple):
     parts: int
 
     def of(self, amount: int) -> int:
-        """That share of an amount, rounded down."""
+        """This share of an amount, rounded down."""
         return amount * self.parts // 10000
 
 
@@ -24,7 +24,7 @@ _UNITS = ((1 << 60, "Ei"), (1 << 50, "Pi"), (1 << 40, "Ti"), (1 << 30, "Gi"), (1
 
 
 def size_text(size: int) -> str:
-    """Bytes as a Kubernetes quantity, the largest binary unit that is exact: 536870912 -> ``512Mi``."""
+    """Bytes as a Kubernetes quantity, in the largest binary unit that is exact: 536870912 -> ``512Mi``."""
     for factor, unit in _UNITS:
         if size and size % factor == 0:
             return f"{size // factor}{unit}"
@@ -37,7 +37,7 @@ def page_text(size_kib: int) -> str:
 
 
 def about_text(size: int) -> str:
-    """Bytes for a person, two digits at least, rounded down: 2083729408 -> ``1987Mi``, 67491659776 -> ``62Gi``."""
+    """Bytes for a person, rounded down to at least two digits: 2083729408 -> ``1987Mi``, 67491659776 -> ``62Gi``."""
     for factor, unit in _UNITS:
         if size >= 10 * factor:
             return f"{size // factor}{unit}"

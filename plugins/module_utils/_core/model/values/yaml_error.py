@@ -9,7 +9,7 @@ from __future__ import annotations
 
 
 def line(error: Exception) -> str:
-    """What is wrong with a text, its place first. PyYAML's message has several lines, and the place in the middle."""
+    """What is wrong with a text and where, the place first. PyYAML's own message has several lines."""
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
     if mark is None or problem is None:
         return f"is not YAML: {' '.join(str(error).split())}"

@@ -22,7 +22,7 @@ _WORDS = ("true", "false", "yes", "no", "on", "off", "y", "n", "null")
 
 
 class Off(NamedTuple):
-    """A value that is written as a comment, after the reasons for that (each a comment line)."""
+    """A value that is written as a comment, after its reasons ``why`` (each a comment line)."""
 
     value: t.Any
     why: tuple[str, ...]
@@ -54,7 +54,7 @@ def entry(key: str, value: t.Any, *, indent: str) -> list[str]:
 
 
 def fits(item: t.Any, indent: str) -> bool:
-    """Whether an item of a list is short enough for one line. A list whose items are all short has a line for each."""
+    """Whether an item of a list is short enough for one line. If all items of a list are short, each has one line."""
     plain = item.value if isinstance(item, Off) else item
     short = not isinstance(plain, dict) or not plain or is_flow(plain)
     return short and len(f"{indent}- {flow(plain)}") <= WIDTH
@@ -66,7 +66,7 @@ def as_lines(indent: str) -> t.Callable[[t.Any], list[str]]:
 
 
 def as_block(indent: str) -> t.Callable[[t.Any], list[str]]:
-    """A function that writes an item of a list, a mapping with a line for each key."""
+    """A function that writes an item of a list; a mapping has a line for each key."""
 
     def item(value: t.Any) -> list[str]:
         if not isinstance(value, dict) or not value:
@@ -105,7 +105,7 @@ def flow(value: t.Any) -> str:
 
 
 def scalar(value: t.Any) -> str:
-    """Text, number, true or false; text in quotes where YAML would take it for something else."""
+    """A text, a number, true or false; a text is in quotes if YAML could read it as something else."""
     if not isinstance(value, str):
         return json.dumps(value)
     if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:

@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """The grants that follow from a profile on a machine and from its existing grants.
 
-A grant that still fits stays as it is, whatever else changed; only the others move. A workload that does not fit is refused
-with what is missing, where, and which workloads have it. The grants are the only state between two calls.
+A grant that still fits stays unchanged; only other grants move. The refusal of a workload that does not fit says what is missing, where,
+and which workloads have it. The grants are the only state between two calls.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from .resources import MEMORY
 class WorkloadStatus(NamedTuple):
     """Workloads as observed, by name.
 
-    ``alive``: the run has not ended. ``starting``: a run is about to start and holds its grant only while it lasts; the value is that run.
-    ``now``: seconds since the epoch. ``lost_memory``: why the granted memory is gone. ``undeclared_stay``: the grants of workloads that
-    the profile no longer declares stay. ``sharing``: the grant has CPUs, the declaration has none any more, and the run is elsewhere than
-    on those CPUs. ``other_units``: under this name another unit runs than the declared one; the value is that unit. ``evicted``: the
-    workload runs without a grant, since its CPUs were reserved or isolated. ``unknown_runs``: the unit runs with devices of a lost grant.
+    ``alive``: the run has not ended. ``starting``: the run that is about to start, for workloads whose grant lasts as long as a run.
+    ``now``: seconds since the epoch. ``lost_memory``: why the granted memory is gone. ``undeclared_stay``: the grants of workloads that the
+    profile no longer declares stay. ``sharing``: the declaration no longer requests exclusive CPUs, and the run does not use the CPUs of
+    its grant. ``other_units``: the unit that runs under this name instead of the declared unit. ``evicted``: the workload runs without a
+    grant, since its CPUs were reserved or isolated. ``unknown_runs``: the unit that runs with devices of a lost grant.
     """
 
     alive: frozenset[str] = frozenset()
@@ -75,13 +75,13 @@ class AllocationResult(NamedTuple):
 def allocate(
     inputs: AllocationInput, needs: t.Sequence[ResourceRequirements], granted: t.Sequence[Grant], status: WorkloadStatus
 ) -> AllocationResult:
-    """The grants for these needs, in the order of declaration. From its own result the function returns the same grants.
+    """The grants for these needs, in the order of declaration. With its own result as ``granted`` the function returns the same grants.
 
-    A refusal leaves resources free that an earlier refused workload may want. So while a decision both changes and refuses grants,
-    another decision is made from its grants. This ends: each decision completes more grants than the one before.
+    A refusal may free resources for a workload that was refused earlier. So while a decision both changes and refuses grants, the next
+    decision starts from its grants. This ends: each decision completes more grants than the previous decision.
     """
     if any(grant.devices for grant in granted):
-        from . import device_placement  # As in placement.py.
+        from . import device_placement  # Loaded only where workloads have devices.
 
         running = status.alive.difference(status.starting)
         granted = device_placement.followed(granted, inputs.devices, inputs.undeclared, running)
@@ -90,7 +90,7 @@ def allocate(
         if not latest.refusals or not latest.events:
             break
         latest = decide(inputs, needs, latest.grants, status)
-        # A workload that the first decision refused is told that decision's reason.
+        # A workload that several decisions refuse gets the first reason.
         why = {refusal.workload: refusal for refusal in result.refusals}
         refusals = tuple(why.get(refusal.workload, refusal) for refusal in latest.refusals)
         result = AllocationResult(latest.grants, refusals, joined(result.events, latest.events))
@@ -100,7 +100,7 @@ def allocate(
 
 
 def joined(first: t.Sequence[AllocationEvent], later: t.Sequence[AllocationEvent]) -> tuple[AllocationEvent, ...]:
-    """What two decisions changed together. Where both changed a grant, the reason is that of the first decision."""
+    """The changes of two decisions in one list. If both changed a grant, its event has the first decision's reason."""
     events = {event.workload: event for event in first}
     for event in later:
         earlier = events.pop(event.workload, None)
@@ -114,10 +114,10 @@ def joined(first: t.Sequence[AllocationEvent], later: t.Sequence[AllocationEvent
 def decide(
     inputs: AllocationInput, needs: t.Sequence[ResourceRequirements], granted: t.Sequence[Grant], status: WorkloadStatus
 ) -> AllocationResult:
-    """One decision: attempts are repeated until no refused workload loses what it should keep.
+    """The result of one decision: attempts are repeated until no refused workload loses what it should keep.
 
-    Only a refusal shows what a workload keeps of a grant that cannot be completed. If another workload was given those CPUs or that
-    memory before, the next attempt reserves them first.
+    What a refused workload keeps of its grant is known only after the refusal. If the attempt had already given these CPUs or this memory
+    to another workload, the next attempt reserves them first.
     """
     kept_first: dict[str, Refused] = {}
     while True:
@@ -134,9 +134,9 @@ def attempt(
     status: WorkloadStatus,
     kept_first: t.Mapping[str, Refused],
 ) -> tuple[AllocationResult, dict[str, Refused]]:
-    """The grants, where the workloads of ``kept_first`` keep what is left of their grants before others are given any.
+    """The grants; the workloads of ``kept_first`` keep what is left of their grants before other workloads get resources.
 
-    Also returns the refused workloads whose CPUs or memory others were given before.
+    Also returns the refused workloads whose CPUs or memory other workloads got before.
     """
     state = Attempt(inputs, needs, status, kept_first)
     for grant in granted:
@@ -155,9 +155,9 @@ def attempt(
 
 
 class Attempt:
-    """One attempt so far: the budget, what changed, and which grants are still to be decided on.
+    """The state of an attempt: the budget, the changes, and the grants without a decision.
 
-    ``broken`` has the grants that cannot go on as they are, with the reason; ``raised`` those whose workload asks its tenant for more.
+    ``broken``: the grants that cannot go on unchanged, with the reason. ``raised``: the grants of workloads that ask their tenant for more.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class Attempt:
         self.events.append(AllocationEvent(workload, before, after, reason))
 
     def keep(self, grant: Grant) -> None:
-        """Charge an existing grant to the budget where it goes on or has ended; put it aside where it must be decided on."""
+        """Charge an existing grant to the budget, end it, or put it aside for a decision."""
         budget, name, status = self.budget, grant.workload, self.status
         need = self.by_name.get(name)
         if name in status.other_units and not why_misplaced(budget, grant):
@@ -192,7 +192,7 @@ class Attempt:
         if ended:
             self.changed(grant, left_while_running(budget, grant, status), name, ended)
             return
-        # After Restart= on the shared pool no process runs on the granted CPUs: they go back, all else of the grant stays.
+        # After a restart on the shared pool no process runs on the granted CPUs: the grant loses only its CPUs.
         gives_up = name in status.sharing
         whole = completed(budget, grant._replace(cpus=cpuset.EMPTY, containers=()) if gives_up else grant, need)
         why = why_broken(budget, whole, need, status) or status.lost_memory.get(name, "")
@@ -201,7 +201,7 @@ class Attempt:
             budget.reserve(whole)
         elif why:
             self.broken[name] = (whole, why)
-            budget.devices.give(name, whole.devices)  # Until it is decided on, no other workload gets them.
+            budget.devices.give(name, whole.devices)  # No other workload gets these devices before the decision.
             if whole.cpus and is_running(name, status):
                 budget.left[name] = whole.cpus
         else:
@@ -274,7 +274,7 @@ def raised_in_tenant(budget: NodeBudget, grant: Grant, need: ResourceRequirement
 def raise_grant(
     budget: NodeBudget, need: ResourceRequirements, before: Grant, status: WorkloadStatus
 ) -> tuple[Grant, t.Optional[Refusal]]:
-    """A larger grant for a workload of a tenant. If the tenant refuses it, the grant stays as it was and counts in that tenant."""
+    """A larger grant for a workload of a tenant. If it is refused: the old grant, counted in the declared tenant, and the refusal."""
     budget.take_back(before)
     try:
         return admit(budget, need, before, status), None
@@ -303,10 +303,10 @@ def why_ended(grant: Grant, need: t.Optional[ResourceRequirements], status: Work
 
 
 def left_while_running(budget: NodeBudget, grant: Grant, status: WorkloadStatus) -> t.Optional[Grant]:
-    """What stays of an ended grant, charged to the budget: while the workload runs it keeps its devices."""
+    """What stays of an ended grant, charged to the budget: its devices while the workload runs, else None."""
     if not grant.devices or not is_running(grant.workload, status):
         return None
-    from . import device_placement  # As in placement.py.
+    from . import device_placement  # Loaded only where workloads have devices.
 
     rest = device_placement.devices_only(grant)._replace(hold=RUNNING)
     budget.reserve(rest)
@@ -328,7 +328,7 @@ def seen_again(budget: NodeBudget, grant: Grant) -> Grant:
 
 
 def renewed(grant: Grant, need: t.Optional[ResourceRequirements], status: WorkloadStatus) -> Grant:
-    """The grant as it goes on: for the run that asks, with the present declaration where that needs nothing new to be allocated."""
+    """A grant that goes on, with the present declaration and run; nothing new is allocated."""
     if need is None:
         return grant
     grant = grant._replace(hold=need.workload.hold, requests=need.requests, limits=need.limits, member=need.member)
@@ -336,17 +336,17 @@ def renewed(grant: Grant, need: t.Optional[ResourceRequirements], status: Worklo
 
 
 def instance_of(need: ResourceRequirements, before: t.Optional[Grant], status: WorkloadStatus) -> str:
-    """The run that a grant is for; "" where the grant lasts as long as its declaration."""
+    """The run that a grant is for; "" if the grant lasts as long as its declaration."""
     if need.workload.hold != RUNNING:
         return ""
     return status.starting.get(need.workload.name, before.instance if before is not None else "")
 
 
 def completed(budget: NodeBudget, grant: Grant, need: t.Optional[ResourceRequirements]) -> Grant:
-    """A grant that only the slices show, completed with its containers and its memory.
+    """A grant that is known from its slice alone, completed with its containers and its memory.
 
-    A running workload stays where it is, whatever would be chosen for it now. A workload that keeps a part of its CPUs keeps its
-    memory as well: no other workload is given that memory.
+    A running workload stays on its CPUs and NUMA nodes, even if others would be chosen now. A workload that keeps only some of its CPUs
+    keeps its memory as well: no other workload is given that memory.
     """
     if need is None or (need.cpus and not grant.cpus) or grant.blocks or grant.containers:
         return grant
@@ -394,13 +394,13 @@ def why_broken(budget: NodeBudget, grant: Grant, need: t.Optional[ResourceRequir
 
 
 def keeps_run(budget: NodeBudget) -> bool:
-    """Whether a run keeps its CPUs although the policy no longer gives any out (policy static → none)."""
+    """Whether a running workload keeps its exclusive CPUs: the CPU manager's policy is no longer static."""
     cpu = budget.inputs.profile.cpu
     return cpu is None or cpu.policy != STATIC
 
 
 def why_lost(budget: NodeBudget, grant: Grant) -> str:
-    """Why the CPUs of a grant cannot belong to it under any option of the profile; "" when they can.
+    """Why a grant cannot have its CPUs, whatever the options of the profile are; "" when it can.
 
     The run of a workload that is no longer declared loses its CPUs for these reasons only.
     """
@@ -416,7 +416,7 @@ def why_lost(budget: NodeBudget, grant: Grant) -> str:
 
 
 def why_misplaced(budget: NodeBudget, grant: Grant) -> str:
-    """Why the CPUs of a grant can no longer belong to it under the options of the profile; "" when they can."""
+    """Why a grant can no longer have its CPUs under the options of the profile; "" when it can."""
     lost = why_lost(budget, grant)
     if lost:
         return lost
@@ -460,7 +460,7 @@ def taken_by_others(
     if need.workload.name in status.starting or not need.cpus:
         return False
     taken = (before.cpus & budget.inputs.assignable) - budget.free
-    # CPUs of other grants are missing in the shared pool; the shared pool then takes the CPUs that this workload would have kept.
+    # If other grants make the shared pool too small, it takes the CPUs that this workload would have kept.
     given_up = cpuset.EMPTY if rest and rest.cpus else before.cpus & budget.free
     return bool(taken | given_up) or (
         rest is not None and numa_memory.is_crowded(budget.inputs.memory, budget.blocks, rest.blocks)
@@ -482,7 +482,7 @@ def admit(budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Gra
     running = before is not None and is_running(name, status)
     affinity, cpus, containers, devices = place(budget, need, before, running=running)
     if before is not None and running:
-        # A run loses no device, whatever is declared now: it keeps those of resources and containers that are no longer declared.
+        # A running workload keeps all its devices, also for resources and containers that are no longer declared.
         devices = (*devices, *(device for device in before.devices if device not in devices))
     blocks: tuple[Block, ...] = ()
     wanted = memory_demand(budget.inputs, need)
@@ -523,12 +523,12 @@ def admit_as_others(
     status: WorkloadStatus,
     known: dict[t.Hashable, tuple[int, Refused]],
 ) -> Grant:
-    """As admit(), but a workload that asks for the same as a refused one is refused with the same message while the budget is unchanged.
+    """The result of admit(); but a request that was refused is refused again without a search while the budget is unchanged.
 
-    This keeps a pattern with many units quick. ``known`` has these refusals, each with the budget's version.
+    This keeps a pattern with many units quick. ``known``: the refusals, each with the version of the budget.
     """
     if before is not None or need.devices or need.member is not None or budget.left:
-        return admit(budget, need, before, status)  # It matters which workload asks.
+        return admit(budget, need, before, status)  # The result depends on which workload asks.
     alike = need._replace(workload=need.workload._replace(name="", pattern=""))
     version, refused = known.get(alike, (-1, None))
     if refused is not None and version == budget.version:

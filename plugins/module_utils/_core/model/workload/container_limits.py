@@ -3,10 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The limits of each container of a pod, as the kubelet derives those of its containers' control groups (kubelet 1.36,
-kuberuntime_container_linux.go: generateLinuxContainerResources).
+"""The limits of each container of a pod, derived as in the kubelet (1.36, kuberuntime_container_linux.go: generateLinuxContainerResources).
 
-A container has them in the control group of its own (cgroup-v2.rst), within the pod's slice.
+The limits apply to the container's own control group (cgroup-v2.rst) within the pod's slice.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ SCORE = "oom_score_adj"
 
 
 class ContainerLimits(NamedTuple):
-    """What a container is to have. ``files``: the values of its control group's files by name, in the form of ``shown``. ``score``: the
-    oom_score_adj of its processes; None if the machine's memory is unknown.
+    """The wanted limits of a container. ``files``: the values of the files in its control group by file name, as shown() returns them.
+    ``score``: the oom_score_adj of its processes; None if the machine's memory is unknown.
     """
 
     files: t.Mapping[str, str]
@@ -67,7 +66,7 @@ def hook_words(limits: ContainerLimits) -> list[str]:
 
 
 def shown(file: str, text: str) -> str:
-    """What a file says, in a form that compares by meaning."""
+    """The value in a control group's file, in a form that is the same for equal values."""
     name = next(name for name, one in unit_limits.FILES.items() if one == file)
     return unit_limits.meaning(name, text)
 
@@ -83,7 +82,7 @@ def written(file: str, value: str) -> str:
 
 
 def declared_name(container: str, pod: str, names: t.Iterable[str]) -> t.Optional[str]:
-    """The declared name of a container of Podman; None where no declared name fits.
+    """The declared name of a container of Podman; None if no declared name fits.
 
     ``container`` is Podman's name: the declared name, or POD-NAME after podman kube play. ``pod`` is the pattern of the pod's name.
     """

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The devices of a workload: which ones its containers get, and whether those of a grant can stay.
+"""The devices of a workload: which devices its containers get, and whether a grant can keep its devices.
 
-A workload that runs keeps the devices that it has, whatever became of them: what is open stays open, and the environment of a
-process or the devices of a container cannot be changed any more.
+A running workload keeps its devices even if they are gone or unhealthy: an open device stays open, and the environment of a process or the
+devices of a container can no longer be changed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LISTED = 8  # devices that a message names one by one
 
 
 class DevicePool:
-    """What a workload may be given: the devices that no other workload has, and what it had ``before``.
+    """The devices that a workload may be given: the free devices, and the devices of its grant ``before``.
 
     Containers take from the pool in the order in which they start. A ``running`` workload keeps its devices.
     """
@@ -36,7 +36,7 @@ class DevicePool:
     def __init__(
         self, budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Grant], *, running: bool
     ) -> None:
-        """Raises Refused where there are too few devices for the workload as a whole."""
+        """Raises Refused if there are too few devices for the workload as a whole."""
         self.budget = budget
         self.name = need.workload.name
         self.before = before.devices if before else ()
@@ -59,7 +59,7 @@ class DevicePool:
                 )
 
     def why_few(self, resource: str, asked: int, able: int) -> str:
-        """What is missing, who has it, and what cannot be given out."""
+        """A text: how many devices are missing, which workloads have some, and which devices cannot be given out."""
         if resource not in self.budget.inputs.devices:
             return "no such resource is declared here: declare it in devices of the node's profile"
         devices = self.budget.inputs.devices[resource]
@@ -83,7 +83,7 @@ class DevicePool:
         return f"{asked - able} missing: {there}{holders}: ask for fewer, or {hint} (corral devices)"
 
     def had(self, container: str, resource: str) -> set[str]:
-        """What a container had of a resource."""
+        """The ids of the devices of a resource that a container had."""
         return {one.id for one in self.before if (one.container, one.resource) == (container, resource)}
 
     def whole(self, need: ResourceRequirements, nodes: t.Sequence[int]) -> list[Demand]:
@@ -103,7 +103,7 @@ class DevicePool:
     def demand(
         self, resource: str, count: int, had: t.Collection[str], reusable: t.Collection[str], nodes: t.Sequence[int]
     ) -> list[Demand]:
-        """The demand of a resource. That of a running workload includes the devices which it has."""
+        """The demand of a resource; empty if no device is needed. The demand of a running workload includes its devices."""
         devices = self.budget.inputs.devices.get(resource, ())
         free = {one.id for one in self.free[resource]} | set(reusable)
         pinned = set(reusable)
@@ -111,7 +111,7 @@ class DevicePool:
             count = max(count, len(had))
             pinned = pinned.union(had)
             free |= pinned
-            # A device that is gone is on no node, and needs none.
+            # A device that is gone needs no NUMA node.
             count -= len(pinned - {one.id for one in devices})
         demand = device_allocation.demand(resource, count, devices, free, nodes, pinned) if count > 0 else None
         return [demand] if demand is not None else []
@@ -138,7 +138,7 @@ class DevicePool:
 
 
 def free_devices(budget: NodeBudget, resource: str, workload: str) -> list[Device]:
-    """The devices of a resource that can be given to a workload: the healthy ones that no other workload has."""
+    """The devices of a resource that can be given to a workload: healthy devices that no other workload has."""
     devices = budget.inputs.devices.get(resource, ())
     return [one for one in devices if not one.unhealthy and not budget.devices.other_shares(one, workload)]
 
@@ -152,7 +152,7 @@ def followed(
     """The grants with the ids that their devices have now.
 
     A grant is for a device, not for its id: a changed match may find the device under another id, and a new CDI spec may give the id to
-    another device. ``undeclared`` are devices that no resource matches any more; those of a CDI spec are followed as well.
+    another device. ``undeclared`` are devices that no resource matches any more; only those of CDI specs are followed.
     """
     known = {device.id: device for device in undeclared if device.cdi}
     known.update((device.id, device) for several in devices.values() for device in several)
@@ -181,15 +181,16 @@ class DeviceIds:
         self.files = {file for device in known.values() for file in device.files}
 
     def is_granted(self, device: Device, own: frozenset[str]) -> bool:
-        """Whether a device is granted by another row than that with the identity ``own``."""
+        """Whether this device is granted under another identity than ``own``."""
         others = ((row, keys) for row, keys in self.rows if keys != own)
         return any(is_same(row, device) or not keys.isdisjoint(identity(device)) for row, keys in others)
 
     def now(self, workload: str, granted: GrantedDevice) -> GrantedDevice:
         """A granted device with its present id.
 
-        A device that is not found is gone, and keeps its id. But where another granted device has that id by now, or the workload runs
-        and a CDI spec has that id for another device (the process uses the files of its own device), its address or file is its id.
+        A device that is not found is gone, and keeps its id, with two exceptions: another granted device has that id now, or the workload
+        runs and a CDI spec has given that id to another device (the process uses the files of its own device). Then the id is the device's
+        address or file.
         """
         own, device = identity(granted), self.known.get(granted.id)
         if device is not None and is_still(own, device):
@@ -201,7 +202,7 @@ class DeviceIds:
             return granted
         if not (device.cdi and workload in self.running) and not self.is_granted(device, own):
             return granted
-        # Several devices may have a file in common, such as a control file: such a file is the last choice for an id.
+        # A file that other devices have as well, such as a control file, is the last choice for an id.
         name = min(own, key=lambda key: (not PCI_ADDRESS.fullmatch(key), key in self.files, key))
         return granted._replace(id=name, keys=tuple(key for key in granted.keys if key != granted.id))
 
@@ -234,7 +235,7 @@ def why_lost(budget: NodeBudget, device: GrantedDevice) -> str:
 
 
 def devices_only(grant: Grant) -> Grant:
-    """What is left of a grant that ends before its workload stops: the devices. No other workload can have them until it stops."""
+    """The rest of a grant that ends before its workload stops: its devices. No other workload gets them until the stop."""
     resources = {one.resource for one in grant.devices}
     amounts = tuple(row for row in grant.requests if row[0] in resources)
     return Grant(

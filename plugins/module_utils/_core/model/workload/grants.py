@@ -28,9 +28,9 @@ from .resources import Amounts, amount_text
 if t.TYPE_CHECKING:
     from .resource_requirements import ResourceRequirements
 
-# At the top of the tree, so that the kernel can keep all other processes out (cpuset.cpus.partition).
+# A slice at the top of the tree can be a partition: the kernel keeps all other processes out (cpuset.cpus.partition).
 ISOLATED_SLICE = f"{EXCLUSIVE_PREFIX}isolated.slice"
-# Grants on NUMA nodes are compared with this after a reboot: bytes by node and resource.
+# Bytes by NUMA node and resource. After a reboot grants of memory are compared with these totals.
 Totals = t.Mapping[int, t.Mapping[str, int]]
 # Larger than any list of CPUs, nodes or grants that Corral writes.
 ITEMS_LIMIT = 1 << 16
@@ -46,9 +46,9 @@ class Grant(NamedTuple):
     """The resources granted to one workload.
 
     ``cpus``: its exclusive CPUs; empty: it runs on the shared pool. ``containers``: the CPUs of each container of a pod, within ``cpus``.
-    ``mems``: the NUMA nodes that its memory is bound to (None: not bound). ``blocks``: the memory that was granted there. ``requests``
-    and ``limits``: as granted. ``since``: seconds since the epoch. ``member``: its row in its tenant. ``unit``: its service; "" for a
-    workload that is not matched by a unit.
+    ``mems``: the NUMA nodes that its memory is bound to (None: not bound). ``blocks``: the memory that was granted there. ``requests`` and
+    ``limits``: as granted. ``since``: seconds since the epoch. ``member``: its data for the tenant's quotas. ``unit``: its service; "" if
+    the workload is matched by container, pod or label.
     """
 
     workload: str
@@ -67,12 +67,12 @@ class Grant(NamedTuple):
 
     @property
     def tenant(self) -> str:
-        """The name of its tenant; "" for none."""
+        """The name of the workload's tenant; "" without a tenant."""
         return self.member.tenant if self.member else ""
 
     @property
     def slice(self) -> str:
-        """Its slice: at the top with CPUs of its own, else within the shared pool's or its tenant's."""
+        """The name of the workload's slice."""
         return slice_of(self.workload, exclusive=bool(self.cpus), tenant=self.tenant)
 
 
@@ -84,7 +84,7 @@ class Checkpoint(NamedTuple):
 
 
 def slice_of(workload: str, *, exclusive: bool, tenant: str = "") -> str:
-    """The name of a workload's slice: with exclusive CPUs, else on the shared pool, within the slice of its tenant."""
+    """The name of a workload's slice: at the top of the tree if ``exclusive``, else within its tenant's slice or the shared slice."""
     if exclusive:
         return f"{EXCLUSIVE_PREFIX}{slice_name(workload)}.slice"
     within = f"{slice_name(tenant)}-" if tenant else ""
@@ -118,17 +118,17 @@ def is_exclusive(unit: str) -> bool:
 
 
 def exclusive(grants: t.Iterable[Grant]) -> CpuSet:
-    """All CPUs of grants."""
+    """The CPUs of all these grants."""
     return cpuset.EMPTY.union(*(grant.cpus for grant in grants))
 
 
 def persistent(grants: t.Iterable[Grant]) -> tuple[Grant, ...]:
-    """The grants that survive a reboot: all but those that end with a run."""
+    """The grants that survive a reboot: those with ``hold: declared``."""
     return tuple(grant for grant in grants if grant.hold == DECLARED)
 
 
 def why_redeclared(before: Grant, after: Grant) -> str:
-    """What differs in the declarations of two grants of a workload."""
+    """A text with the differences between the declarations of two grants of a workload."""
     rows = [
         ("hold", before.hold, after.hold),
         ("tenant", before.tenant, after.tenant),
@@ -144,7 +144,7 @@ def why_redeclared(before: Grant, after: Grant) -> str:
 
 
 def undeclared_runs(granted: t.Iterable[Grant], needs: t.Iterable[ResourceRequirements]) -> list[Grant]:
-    """The grants with ``hold: running`` whose workload's name the profile no longer declares."""
+    """The grants with ``hold: running`` of workloads whose names the profile no longer declares."""
     declared = {need.workload.name for need in needs}
     return [grant for grant in granted if grant.hold == RUNNING and grant.workload not in declared]
 
@@ -159,13 +159,13 @@ def renamed(undeclared: t.Iterable[Grant], needs: t.Iterable[ResourceRequirement
 
 
 def to_data(checkpoint: Checkpoint) -> dict[str, t.Any]:
-    """As plain JSON data."""
+    """The checkpoint as JSON data."""
     nodes = {str(node): dict(table) for node, table in checkpoint.totals.items()}
     return {"grants": [grant_to_data(grant) for grant in checkpoint.grants], "nodes": nodes}
 
 
 def grant_to_data(grant: Grant) -> dict[str, t.Any]:
-    """One grant; CPUs and nodes in the kernel's form."""
+    """One grant as JSON data; CPUs and nodes are in the kernel's list format."""
     data = {
         **grant._asdict(),
         "cpus": cpuset.format(grant.cpus),
@@ -183,9 +183,9 @@ def grant_to_data(grant: Grant) -> dict[str, t.Any]:
 
 
 def from_data(data: t.Any) -> tuple[Checkpoint, tuple[str, ...]]:
-    """What to_data wrote: the grants that can be read, and what is wrong with each of the others.
+    """The checkpoint that to_data() wrote, without the grants that cannot be read, and what is wrong with each of these.
 
-    Raises ValueError where the data are no checkpoint, and where two grants hold the same CPU or device.
+    Raises ValueError if the data are no checkpoint, or if two grants have the same workload, CPU or device.
     """
     grants: list[Grant] = []
     wrong: list[str] = []
@@ -209,9 +209,9 @@ def from_data(data: t.Any) -> tuple[Checkpoint, tuple[str, ...]]:
 
 
 def completed(kept: Checkpoint, others: t.Iterable[Grant]) -> Checkpoint:
-    """A checkpoint with the grants of further workloads.
+    """The checkpoint with the grants of further workloads.
 
-    Left out are grants with CPUs, and devices of grants, that the checkpoint grants already.
+    A further grant is left out if one of its CPUs is granted already, and loses the devices that are granted already.
     """
     names, cpus = {grant.workload for grant in kept.grants}, exclusive(kept.grants)
     held = {device.id for grant in kept.grants for device in grant.devices}

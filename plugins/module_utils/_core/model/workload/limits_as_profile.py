@@ -12,9 +12,9 @@ import typing as t
 from ..profile import schema_pids
 from ..values.records import NamedTuple
 
-# kernel/pid.c: at least 32768, and 1024 for each CPU that there may be (PIDS_PER_CPU_DEFAULT).
+# kernel/pid.c: at least 32768, and 1024 for each possible CPU (PIDS_PER_CPU_DEFAULT).
 PID_MAX_LOW, PIDS_PER_CPU = 32768, 1024
-# kernel/fork.c: threads' stacks take an eighth of the memory at most. Stacks are 16 KiB, or a page of 64 KiB.
+# kernel/fork.c: threads' stacks take at most an eighth of the memory. A stack has 16 KiB, or 64 KiB with pages of 64 KiB.
 STACKS_KIB = (16, 64)
 MEMORY_SHARE = 8
 
@@ -24,7 +24,7 @@ class Limit(NamedTuple):
 
     live: t.Optional[int]
     declared: t.Optional[int]
-    usual: tuple[tuple[int, int], ...]  # spans
+    usual: tuple[tuple[int, int], ...]  # (lowest, highest) of each
 
     @property
     def chosen(self) -> t.Optional[int]:
@@ -42,7 +42,7 @@ def usual_pid_max(possible_cpus: int, given: t.Optional[int]) -> tuple[tuple[int
 
 
 def usual_threads_max(memory_kib: t.Optional[int], given: t.Optional[int]) -> tuple[tuple[int, int], ...]:
-    """The defaults of kernel.threads-max. The kernel computes it from the memory that is free early at boot."""
+    """The defaults of kernel.threads-max, which the kernel computes from the memory that is free early at boot."""
     spans = []
     for stack in STACKS_KIB if memory_kib else ():
         guess = (memory_kib or 0) // (stack * MEMORY_SHARE)

@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """The node's budget: what can be granted, and how much of it is left.
 
-Allocatable = capacity − reserved, as in the kubelet; the requests of all admitted workloads stay within that.
+Allocatable = capacity − reserved, as in the kubelet. The requests of all admitted workloads together never exceed this amount.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ NO_POLICY = Policy("none")
 class AllocationInput(NamedTuple):
     """What can be granted: the effective profile on this machine.
 
-    ``memory``: the bytes that may be granted by node and resource. ``pids``: the tasks (None: unknown).
-    ``kubelet``: what a refusal says of a kubelet here; then only CPUs that it gives to no pod (``not_kubelets``) can be granted exclusively.
-    ``taken``: CPUs of partitions that are not Corral's; no grant can have them. ``requested``: CPUs that other unmanaged control groups
-    request; a new grant gets them only where nothing else fits, and the validator then refuses it and names those control groups.
-    ``devices``: the devices of each resource. ``undeclared``: granted devices that no resource has any more. ``devices_elsewhere``: for
-    each resource, notes on matching devices that an earlier resource has.
+    ``memory``: the bytes that may be granted by node and resource. ``pids``: the number of tasks that may be granted (None: unknown).
+    ``kubelet``: a note on this node's kubelet, for refusals. On a node with a kubelet only CPUs that the kubelet gives to no pod
+    (``not_kubelets``) can be granted exclusively. ``taken``: CPUs of partitions that are not Corral's; no grant can have them.
+    ``requested``: CPUs that other unmanaged control groups request. A new grant gets them only if no other CPUs fit; the validator then
+    refuses the grant and names these control groups. ``devices``: the devices of each resource. ``undeclared``: granted devices that no
+    resource has any more. ``devices_elsewhere``: for each resource, notes on matching devices that an earlier resource has.
     """
 
     profile: Profile
@@ -93,11 +93,11 @@ class NodeBudget:
         self.given: dict[str, int] = {}
         self.free = inputs.assignable
         self.shared = inputs.pools.allocatable
-        self.left: dict[str, CpuSet] = {}  # of workloads that run and are not decided on yet
-        self.devices = HeldDevices()  # also those of workloads that are not decided on yet
+        self.left: dict[str, CpuSet] = {}  # CPUs of running workloads without a decision yet
+        self.devices = HeldDevices()  # also of workloads without a decision yet
         self.by_id: t.Optional[dict[str, Device]] = None
-        self.version = 0  # grows with each change of what is left
-        self._blocks: dict[tuple[frozenset[int], str], tuple[int, int]] = {}  # how many, and their bytes
+        self.version = 0  # grows with each change
+        self._blocks: dict[tuple[frozenset[int], str], tuple[int, int]] = {}  # number of blocks, bytes
 
     def reserve(self, grant: Grant) -> None:
         """Charge a grant to the budget."""
@@ -122,12 +122,12 @@ class NodeBudget:
         self.shared |= grant.cpus
 
     def free_beside_others(self, workload: str) -> CpuSet:
-        """The free CPUs that no unmanaged control group requests and no running workload without a decision has."""
+        """The free CPUs that no unmanaged control group requests and no other running workload without a decision has."""
         others = (cpus for name, cpus in self.left.items() if name != workload)
         return self.free.difference(self.inputs.requested, *others)
 
     def devices_by_id(self) -> dict[str, Device]:
-        """The devices of the node by their ids, also those that no resource has."""
+        """The devices of the node by their ids, also devices without a resource."""
         if self.by_id is None:
             several = (*self.inputs.devices.values(), self.inputs.undeclared)
             self.by_id = {device.id: device for devices in several for device in devices}
@@ -149,9 +149,9 @@ class NodeBudget:
                 self._blocks[block.nodes, block.resource] = (count + sign, size + sign * block.size)
 
     def check_totals(self, need: ResourceRequirements, before: t.Optional[Grant]) -> None:
-        """Raises Refused where the requests of all admitted workloads would exceed what the node can give.
+        """Raises Refused if the requests of all admitted workloads would exceed what the node can give.
 
-        A workload keeps what it had, even where the node has less than before.
+        A workload keeps what it had, even if the node has less than before.
         """
         capacity = allocatable(self.inputs.pools, self.inputs.memory)
         had = dict(before.requests) if before else {}
@@ -178,7 +178,7 @@ class NodeBudget:
 
     @property
     def min_shared(self) -> int:
-        """The CPUs that stay shared."""
+        """The least number of CPUs that stay shared."""
         cpu = self.inputs.profile.cpu
         return cpu.min_shared if cpu else 1
 
@@ -190,13 +190,14 @@ class NodeBudget:
     def may_keep(self, cpus: CpuSet) -> bool:
         """Whether the shared pool stays large enough without the CPUs of an existing grant.
 
-        CPUs that are offline count as shared here, so that no running workload loses its grant to them. For a new grant they do not count.
+        Offline CPUs count as shared here: a running workload does not lose its grant because CPUs are offline. For a new grant they do not
+        count.
         """
         left = self.shared_without(cpus)
         return bool(left) and len(left | self.inputs.topology.offline_present) >= self.min_shared
 
     def holders_note(self) -> str:
-        """The CPUs that each workload holds, and by NUMA node what is free."""
+        """A note with the CPUs of each workload and the number of free CPUs of each NUMA node."""
         by_node = self.inputs.topology.node_cpus()
         free = ", ".join(f"node {node}: {len(cpus & self.free)}" for node, cpus in sorted(by_node.items()) if cpus)
         holders = [f"{grant.workload} has {cpuset.format(grant.cpus)}" for grant in self.grants.values() if grant.cpus]

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The place of a workload: the topology manager chooses its NUMA nodes, then it and the containers of a pod get CPUs and devices."""
+"""The place of a workload: the topology manager chooses its NUMA nodes, then the workload or its containers get CPUs and devices."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ANYWHERE = Affinity(None, True, True, ())
 
 
 class Placement(NamedTuple):
-    """The NUMA nodes of a workload, its CPUs, those of each container of a pod, and its devices."""
+    """The NUMA nodes of a workload, its CPUs, the CPUs of each container of a pod, and its devices."""
 
     affinity: Affinity
     cpus: CpuSet = cpuset.EMPTY
@@ -43,10 +43,11 @@ class Placement(NamedTuple):
 def place(
     budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Grant], *, running: bool = False
 ) -> Placement:
-    """Nodes, CPUs and devices for a need. The workload keeps what it had as far as it may; while ``running`` it keeps all its devices.
+    """The nodes, CPUs and devices for a need. The workload keeps what it had as far as possible; while ``running`` it keeps all its
+    devices.
 
-    First choice are free CPUs on the NUMA nodes of its former CPUs, then free CPUs on any node, last CPUs that other workloads still run
-    on. Raises Refused.
+    The first choice is free CPUs on the NUMA nodes of its former CPUs, the second is free CPUs on any node, the last is CPUs that other
+    workloads still run on. Raises Refused.
     """
     everything, beside = budget.free, budget.free_beside_others(need.workload.name)
     for free in (beside & near_cpus(budget, before), beside):
@@ -62,7 +63,7 @@ def place(
 
 
 def near_cpus(budget: NodeBudget, before: t.Optional[Grant]) -> CpuSet:
-    """The CPUs of the NUMA nodes on which a workload can keep CPUs; empty without such CPUs or with the topology policy none."""
+    """All CPUs of the NUMA nodes on which a workload can keep CPUs; empty if it can keep no CPU, and under the topology policy none."""
     kept = (before.cpus & budget.free) if before else cpuset.EMPTY
     if not kept or budget.inputs.policy.name == "none":
         return cpuset.EMPTY
@@ -72,7 +73,7 @@ def near_cpus(budget: NodeBudget, before: t.Optional[Grant]) -> CpuSet:
 def place_among(
     budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Grant], *, running: bool
 ) -> Placement:
-    """As place(), but all CPUs that are free in the budget are equal. Raises Refused."""
+    """The result of place(), but with no preference among the CPUs that are free in the budget. Raises Refused."""
     kept = (before.cpus & budget.free) if before else cpuset.EMPTY
     pool = device_pool(budget, need, before, running=running)
     if need.qos != qos.GUARANTEED and pool is None:
@@ -91,7 +92,7 @@ def place_among(
 def device_pool(
     budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Grant], *, running: bool
 ) -> t.Optional[DevicePool]:
-    """The devices that a workload may be given; None where it requests no devices. Raises Refused."""
+    """The devices that a workload may be given; None if it requests no devices. Raises Refused."""
     if not need.devices:
         return None
     from . import device_placement  # A node on which no workload has devices does not load it.
@@ -109,7 +110,7 @@ def members_of(need: ResourceRequirements) -> tuple[tuple[Container, int], ...]:
 def place_whole(
     budget: NodeBudget, need: ResourceRequirements, pool: t.Optional[DevicePool], kept: CpuSet
 ) -> Placement:
-    """All containers on the nodes of the workload as a whole. Raises Refused."""
+    """The placement of all containers on the NUMA nodes of the workload as a whole. Raises Refused."""
     demands = pool.whole(need, numa_nodes(budget)) if pool else []
     affinity = affinity_of(budget, need, need.cpus, kept, demands)
     cpus, containers = take_all(budget, need, affinity, kept)
@@ -121,7 +122,7 @@ def place_whole(
 
 
 def check_cpus(budget: NodeBudget, need: ResourceRequirements) -> None:
-    """Raises Refused where too few CPUs are left, or whole cores cannot make up the number of CPUs."""
+    """Raises Refused if too few CPUs are left, or whole cores cannot make up the number of CPUs."""
     asked = need.cpus
     left = len(budget.free)
     if asked > left:
@@ -183,7 +184,7 @@ def affinity_of(
 
 
 def usable(budget: NodeBudget, free: CpuSet) -> CpuSet:
-    """The free CPUs that may be given out: with full-pcpus-only only the CPUs of cores that are free as a whole."""
+    """The free CPUs that may be given out; with full-pcpus-only these are the CPUs of cores that are free as a whole."""
     if not budget.inputs.options.full_pcpus_only:
         return free
     cores = budget.inputs.topology.cores
@@ -191,7 +192,7 @@ def usable(budget: NodeBudget, free: CpuSet) -> CpuSet:
 
 
 def sockets(budget: NodeBudget) -> t.Optional[dict[int, int]]:
-    """The socket of each NUMA node that has CPUs, where CPUs are aligned to sockets."""
+    """The socket of each NUMA node that has CPUs; None unless CPUs are aligned to sockets."""
     if not budget.inputs.options.align_by_socket:
         return None
     return {info.numa: info.socket for info in budget.inputs.view.cpus.values()}
@@ -200,7 +201,7 @@ def sockets(budget: NodeBudget) -> t.Optional[dict[int, int]]:
 def take_all(
     budget: NodeBudget, need: ResourceRequirements, affinity: Affinity, kept: CpuSet
 ) -> tuple[CpuSet, tuple[tuple[str, CpuSet], ...]]:
-    """The CPUs of a workload as a whole, and of its containers among them."""
+    """The CPUs of the whole workload, and the CPUs of each of its containers."""
     if not need.cpus:
         return cpuset.EMPTY, ()
     cpus = take(budget, budget.free, need.cpus, affinity, kept)
@@ -214,7 +215,7 @@ def take(budget: NodeBudget, free: CpuSet, count: int, affinity: Affinity, kept:
     options = budget.inputs.options
     near = kept & machine_cpus(budget, affinity.nodes) if affinity.nodes is not None else kept
     if options.full_pcpus_only:
-        # A CPU that was offline comes back to the core that it left.
+        # The former cores as a whole: a sibling CPU may have been offline.
         closed = budget.inputs.topology.siblings_of(near)
         near = closed if closed <= free | near else usable(budget, near)
     try:
@@ -231,10 +232,7 @@ def take(budget: NodeBudget, free: CpuSet, count: int, affinity: Affinity, kept:
 
 
 def take_more(budget: NodeBudget, free: CpuSet, count: int, affinity: Affinity, near: CpuSet) -> CpuSet:
-    """``count`` CPUs with as many of ``near`` as possible; of all free CPUs where these cannot be completed.
-
-    Raises ValueError.
-    """
+    """``count`` CPUs with as many of ``near`` as possible. If that is not possible: ``count`` of all free CPUs. Raises ValueError."""
     options = budget.inputs.options
     try:
         if len(near) >= count:
@@ -252,7 +250,7 @@ def machine_cpus(budget: NodeBudget, nodes: t.Optional[frozenset[int]]) -> CpuSe
 
 
 def shared_out(budget: NodeBudget, need: ResourceRequirements, cpus: CpuSet) -> tuple[tuple[str, CpuSet], ...]:
-    """The CPUs of each container out of the pod's. All later containers may use the CPUs of an init container again."""
+    """The pod's CPUs divided among its containers. Later containers may use the CPUs of an init container again."""
     options = budget.inputs.options
     left, containers = cpus, []
     for container, count in need.containers:
@@ -264,7 +262,7 @@ def shared_out(budget: NodeBudget, need: ResourceRequirements, cpus: CpuSet) -> 
 
 
 def place_each(budget: NodeBudget, need: ResourceRequirements, pool: t.Optional[DevicePool]) -> Placement:
-    """Place each container on its own nodes, as the kubelet does. Later containers use the CPUs of init containers again."""
+    """The placement of each container on its own NUMA nodes, as in the kubelet. Later containers use the CPUs of init containers again."""
     free, reusable, placed = budget.free, cpuset.EMPTY, []
     nodes: set[int] = set()
     devices = {name: amounts for name, dummy, amounts in need.devices}
@@ -292,24 +290,24 @@ def place_each(budget: NodeBudget, need: ResourceRequirements, pool: t.Optional[
 
 
 def memory_demand(inputs: AllocationInput, need: ResourceRequirements) -> dict[str, int]:
-    """The memory and hugepages that NUMA nodes must have for a workload: only a Guaranteed workload's, under the static policy."""
+    """The memory and hugepages that NUMA nodes must have for a workload; empty unless it is Guaranteed and the policy is static."""
     if need.qos != qos.GUARANTEED or inputs.profile.memory.policy != STATIC:
         return {}
     return {name: amount for name, amount in need.requests if name == MEMORY or name.startswith(HUGEPAGES)}
 
 
 def shown(need: ResourceRequirements, resource: str) -> str:
-    """What is asked for of a resource."""
+    """The requested amount of a resource as text."""
     return amount_text(resource, dict(need.requests).get(resource, 0))
 
 
 def requests_text(need: ResourceRequirements) -> str:
-    """All that is asked for, on one line: ``cpu 2, memory 64Mi, example.com/nic 1``."""
+    """All requests on one line: ``cpu 2, memory 64Mi, example.com/nic 1``."""
     return ", ".join(f"{resource} {amount_text(resource, amount)}" for resource, amount in need.requests)
 
 
 def distances(topology: Topology) -> t.Optional[topology_manager.Distances]:
-    """NUMA distances by node, as far as the kernel reports them."""
+    """The NUMA distances by node; None if the kernel does not report them."""
     if topology.distances is None or topology.distance_nodes is None:
         return None
     return topology_manager.distances_of(topology.distance_nodes, topology.distances)

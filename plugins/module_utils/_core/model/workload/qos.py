@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """The QoS class of a workload and what follows from it: OOM score, CPU shares and weight, CPU quota (kubelet 1.36).
 
-Requests and limits are plain integers by resource: ``cpu`` in thousandths of a CPU, memory and the others in bytes.
+Requests and limits are plain integers by resource: ``cpu`` in thousandths of a CPU, all other resources in bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ GUARANTEED = "Guaranteed"
 BURSTABLE = "Burstable"
 BEST_EFFORT = "BestEffort"
 
-COMPUTE = frozenset({CPU, MEMORY})  # the only resources that a QoS class knows
+COMPUTE = frozenset({CPU, MEMORY})  # the only resources that decide on the QoS class
 
 GUARANTEED_OOM_SCORE_ADJ = -997
 BESTEFFORT_OOM_SCORE_ADJ = 1000
@@ -36,8 +36,8 @@ Resources = t.Mapping[str, int]
 def qos_class(containers: t.Iterable[tuple[Resources, Resources]]) -> str:
     """The class of a workload whose containers have these (requests, limits).
 
-    A workload is Guaranteed if every container has limits for CPU and memory, and requests that equal them. Where only a limit is
-    given, the API takes it as the request too; so must the caller. For resources of a pod as a whole, pass them as one container.
+    A workload is Guaranteed if every container has limits for CPU and memory, and requests that equal them. If only a limit is given, the
+    API uses it as the request too; the caller must do the same. Pass the resources of a pod as a whole as one container.
     """
     requests, limits = dict.fromkeys(COMPUTE, 0), dict.fromkeys(COMPUTE, 0)
     all_limited = True
@@ -62,16 +62,16 @@ def oom_score_adj(
 ) -> int:
     """oom_score_adj of a container, from -1000 (never killed) to 1000. The kernel kills the highest score first.
 
-    ``request`` is the container's memory and ``capacity`` the machine's. ``share`` is the request of the pod as a whole beyond its
-    containers, divided by their number. ``main_request``, for a sidecar, is the smallest request of the main containers: the sidecar is
-    to live at least as long as they do.
+    ``request`` is the container's memory and ``capacity`` the machine's. ``share`` is the part of the pod's own request beyond its
+    containers' requests, divided by the number of containers. ``main_request``, for a sidecar, is the smallest request of the main
+    containers: the sidecar is to live at least as long as the main containers.
     """
     if node_critical or qos == GUARANTEED:
         return GUARANTEED_OOM_SCORE_ADJ
     if qos == BEST_EFFORT:
         return BESTEFFORT_OOM_SCORE_ADJ
     protected = max(request, request if main_request is None else main_request) + share
-    # Between the other two classes, whatever the request is.
+    # The score of a Burstable container is always between the scores of the other two classes.
     lowest, highest = BESTEFFORT_OOM_SCORE_ADJ + GUARANTEED_OOM_SCORE_ADJ, BESTEFFORT_OOM_SCORE_ADJ - 1
     return min(highest, max(lowest, 1000 - 1000 * protected // capacity))
 

@@ -19,9 +19,10 @@ STATIC = "static"
 
 
 class ResourceRequirements(NamedTuple):
-    """What a workload needs. ``cpus``: the number of exclusive CPUs (0: it shares). ``containers``: each container of a pod with its
-    number, in the order in which they start. ``requests`` and ``limits``: of the workload as a whole, a pod's at its peak. ``note``: why a
-    Guaranteed workload runs on the shared pool. ``member``: its row in its tenant. ``barred``: why no tenant admits it.
+    """What a workload needs. ``cpus``: the number of exclusive CPUs (0: it shares). ``containers``: each container of a pod with its number
+    of exclusive CPUs, in the order in which they start. ``requests`` and ``limits``: the amounts of the whole workload, for a pod at its
+    peak. ``note``: why a Guaranteed workload runs on the shared pool. ``member``: its data for the tenant's quotas. ``barred``: why no
+    tenant admits it.
     """
 
     workload: Workload
@@ -36,12 +37,13 @@ class ResourceRequirements(NamedTuple):
 
     @property
     def tenant(self) -> str:
-        """The name of its tenant; "" for none."""
+        """The name of the workload's tenant; "" without a tenant."""
         return self.member.tenant if self.member else ""
 
     @property
     def devices(self) -> tuple[tuple[str, str, Amounts], ...]:
-        """The devices that containers request, in the order in which they start: name, role, and number by resource.
+        """The devices that each container requests, in the order of start: the container's name, its role, and the number of devices by
+        resource.
 
         A workload without containers counts as a container without a name.
         """
@@ -55,7 +57,7 @@ class ResourceRequirements(NamedTuple):
 
     @property
     def device_resources(self) -> list[str]:
-        """The resources of devices that it requests, each once."""
+        """The requested resources that are devices, each once."""
         return sorted({row[0] for *dummy, amounts in self.devices for row in amounts})
 
 
@@ -98,10 +100,10 @@ def without_memory(workload: Workload) -> str:
 
 
 def amounts_of(members: t.Sequence[tuple[str, t.Mapping[str, int]]]) -> dict[str, int]:
-    """What containers that start one after another need at the peak, by resource.
+    """The amounts by resource that the containers of a pod need at the peak.
 
-    Apps and sidecars run together; an init container runs with the sidecars that started before it (kubelet 1.36,
-    resource helpers' PodRequests).
+    Apps and sidecars run together; an init container runs with the sidecars that started before it (kubelet 1.36, resource helpers'
+    PodRequests).
     """
     peaks: dict[str, int] = {}
     for resource in sorted({resource for dummy, amounts in members for resource in amounts}):
@@ -119,7 +121,7 @@ def amounts_of(members: t.Sequence[tuple[str, t.Mapping[str, int]]]) -> dict[str
 
 
 def limits_of(members: t.Sequence[Container]) -> dict[str, int]:
-    """The limits of a workload as a whole: only of resources that every container limits, since a container without a limit may take all.
+    """The limits of the whole workload for resources that every container limits: a container without a limit may use everything.
 
     Hugepages and devices are always limited: a container has only those that it requests (kubelet 1.36, HugePageLimits of a pod's cgroup).
     """

@@ -16,7 +16,7 @@ Amounts = tuple[tuple[str, int], ...]
 
 
 def is_device(resource: str) -> bool:
-    """Whether a resource is a device: its name has a domain, as the extended resources of Kubernetes have."""
+    """Whether a resource is a device: its name has a domain, like the extended resources of Kubernetes."""
     return "/" in resource
 
 
@@ -44,7 +44,7 @@ def about(resource: str, amount: int) -> str:
 
 
 def shown(resource: str, amount: int) -> str:
-    """An amount for display: bytes in Mi or Gi, two places at most, everything else as it is."""
+    """An amount for display: bytes in Mi or Gi with at most two places, other amounts unchanged."""
     if resource != MEMORY and not resource.startswith(HUGEPAGES):
         return str(amount)
     for unit, size in (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)):

@@ -19,13 +19,13 @@ from ..systemd.unit_property import ETC
 from .resource_requirements import ResourceRequirements
 
 NAME = "workloads"
-# The name of a drop-in besides the workload's own: an instance's file of the same name would replace its template's.
+# The name of a second drop-in of a workload's unit. Under the first name, an instance's file would hide its template's.
 EARLIER_NAME = "earlier-name"
 GRANT_UNIT = f"{ETC}/corral-grant@.service"
-GRANT_UNITS = "corral-grant@*.service"  # a pattern for all that systemd has loaded
+GRANT_UNITS = "corral-grant@*.service"  # a pattern for the loaded units
 REGRANT_UNIT = f"{ETC}/corral-regrant@.service"
 REGRANT_UNITS = "corral-regrant@*.service"
-# The file exists while a workload has a grant; systemd does not start the unit without it.
+# The beginning of a path: the file exists while a workload has a grant, and systemd does not start the unit without it.
 GRANTED = "/run/corral/granted-"
 LONGEST_NAME = 255  # of a unit (UNIT_NAME_MAX) and of a file
 
@@ -36,7 +36,7 @@ def grant_unit(workload: str) -> str:
 
 
 def regrant_unit(workload: str) -> str:
-    """The unit that asks for a grant before a start where the unit that holds grants is active without a grant."""
+    """The unit that asks for a grant before a workload's start if the unit of grant_unit() is active without a grant."""
     return f"corral-regrant@{slice_name(workload)}.service"
 
 
@@ -46,15 +46,15 @@ def granted_file(workload: str) -> str:
 
 
 def unit_file(workload: str) -> str:
-    """The file, named after the unit, that exists since the first grant of an instance of a template.
+    """The file of a template's instance, named after the unit; it exists since the instance's first grant.
 
-    systemd ignores an assertion about a name that is too long for a file. This name never is.
+    systemd ignores an assertion about a file name that is too long. This name is always short enough.
     """
     return f"{GRANTED}{workload.partition(':')[2]}"
 
 
 def name_problem(workload: str) -> str:
-    """Why this instance of a template cannot have a slice and a unit that holds its grant; "" where it can."""
+    """Why this instance of a template cannot have a slice and a unit that holds its grant; "" if it can."""
     if workload.count("@") > 1:
         return "has a second @ in its name, and no slice can have that: write \\x40, as systemd-escape(1) does"
     over = len(regrant_unit(workload)) - LONGEST_NAME
@@ -74,8 +74,8 @@ def slice_text(need: ResourceRequirements, unit: str, limits: t.Mapping[str, str
 def earlier_name_text(workload: str) -> str:
     """The drop-in of a running unit whose workload was renamed since its start and has its grant under the earlier name.
 
-    The unit that holds that grant has StopWhenUnneeded=: systemd would stop it at the next daemon-reload. Wants=, not Requires=: the next
-    start of the workload must not depend on it.
+    Without Wants= systemd would stop the unit of that grant at the next daemon-reload (StopWhenUnneeded=). With Requires= the next start of
+    the workload would depend on that unit.
     """
     return unit_text(("Unit", [f"Wants={grant_unit(workload)}"]))
 
@@ -92,7 +92,7 @@ def unit_dropin(
 
     ``devices`` are the lines for granted devices (device_delivery.unit_lines).
     """
-    # A workload that keeps its CPUs over a boot gets them once the pools exist.
+    # After a boot a workload with hold: declared gets its CPUs once the pools exist.
     sections = [("Unit", [f"After={BOOT}"])]
     name = need.workload.name
     holder, again, granted = grant_unit(name), regrant_unit(name), granted_file(name)
@@ -117,18 +117,18 @@ def unit_dropin(
 def grant_unit_text() -> str:
     """The template of the units that hold grants.
 
-    Such a unit asks for the grant before the workload starts, on the reserved CPUs. It stays active while the workload needs it, through
-    restarts, and releases the grant after the workload's stop. A refusal does not fail the workload's unit, so that Restart= does not try
-    again and again.
+    A unit that holds a grant runs on the reserved CPUs and asks for the grant before the workload starts. It stays active while the
+    workload needs it, through restarts, and releases the grant after the workload's stop. A refusal does not fail the workload's unit, so
+    that Restart= does not try again and again.
     """
-    # In /run also for the CDI specs of containers.
+    # STATE_PATHS contains /run, also for the CDI specs of containers.
     return HEADER + GRANT_TEXT.format(corral=LAUNCHER) + confined(f"/etc/systemd {STATE_PATHS}")
 
 
 def regrant_unit_text() -> str:
-    """The template of the units that ask for a grant where the unit that holds it is active without one.
+    """The template of the units that ask for a grant again.
 
-    The unit that holds the grant asks only once while it is active, and the grant may have ended by a release, or by a profile that
+    The unit that holds the grant asks only once while it is active. Since then the grant may have ended by a release, or by a profile that
     reserves the CPUs. If there is a grant, systemd starts no process.
     """
     return HEADER + REGRANT_TEXT.format(corral=LAUNCHER, granted=GRANTED) + confined(f"/etc/systemd {STATE_PATHS}")
