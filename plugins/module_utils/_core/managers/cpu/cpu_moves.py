@@ -65,7 +65,6 @@ def plan_moves(wanted: Wanted, seen: Observation, context: Context) -> Moves:
         requested[unit] = (state.cpus.requested or cpuset.EMPTY) & by_hand.get(unit, wanted.online)
     requested.update({unit: cpus for unit, cpus in stopped.items() if unit in wanted.now}, **starting)
     reduced = stopped_unmanaged(wanted, seen, context)
-    requested.update((one.unit, one.now) for one in reduced)
     rivals = {one.name: one.requested for one in seen.unmanaged if one.name not in placed}
     view = slices.handover_slices(wanted.now, now, [*placed.values(), *reduced], requested)
     writes = handover.order(view, wanted.reserved, cpuset.EMPTY.union(*rivals.values()))
