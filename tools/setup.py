@@ -34,13 +34,17 @@ def say(text: str) -> None:
 
 
 def search_path() -> list[str]:
-    """PATH without shims, then the bin directories of the version managers."""
+    """PATH without shims, then the bin directories of the version managers, whose shims put them on PATH as well.
+
+    The distribution's Python comes first: it is built with profile-guided optimization, a version manager's is not unless
+    somebody asked for that, and takes a quarter or a third more CPU time for the unit tests and for Ansible.
+    """
+    roots = [os.path.expanduser(root) for root in (os.environ.get("PYENV_ROOT", ""), *MANAGED) if root]
+    elsewhere = (f"{VENV}/", *(f"{root}/" for root in roots))
     found = [entry for entry in os.environ.get("PATH", os.defpath).split(os.pathsep) if entry]
-    found = [entry for entry in found if os.path.basename(entry) != "shims" and not entry.startswith(f"{VENV}/")]
-    for root in (os.environ.get("PYENV_ROOT", ""), *MANAGED):
-        if root:
-            below = os.path.expanduser(root)
-            found += sorted(glob.glob(f"{below}/versions/*/bin") + glob.glob(f"{below}/*/bin"))
+    found = [entry for entry in found if os.path.basename(entry) != "shims" and not entry.startswith(elsewhere)]
+    for root in roots:
+        found += sorted(glob.glob(f"{root}/versions/*/bin") + glob.glob(f"{root}/*/bin"))
     return list(dict.fromkeys(found))
 
 

@@ -23,6 +23,18 @@ def test_a_virtual_environment_that_is_a_link_is_left_alone(tmp_path: Path, monk
     assert (others / "bin" / "python").read_text() == "its own"
 
 
+def test_the_distributions_python_comes_before_a_version_managers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    managed = tmp_path / "versions" / "3.11.7" / "bin"
+    managed.mkdir(parents=True)
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{managed}:{tmp_path}/shims:{setup.VENV}/bin:/usr/bin:/bin")
+    found = setup.search_path()
+    assert found[:2] == ["/usr/bin", "/bin"]
+    assert str(managed) in found
+
+
 @pytest.mark.parametrize(("text", "wanted"), [(None, 0), ("", 0), ("30", 30)])
 def test_a_number_of_the_environment(text: str | None, wanted: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CORRAL_KILLS", raising=False)
