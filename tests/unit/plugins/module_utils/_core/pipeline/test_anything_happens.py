@@ -254,6 +254,12 @@ def test_walks_that_went_wrong_once(seed: str, steps: int, quick: None) -> None:
     assert (walk.counts["steps"], walk.wrong) == (steps, []), "\n".join(walk.steps)
 
 
+@pytest.fixture(autouse=True)
+def nothing_ends_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No start waits for a run that ends: in a walk nothing happens meanwhile."""
+    monkeypatch.setattr(grant_service, "ENDING_SECONDS", 0.0)
+
+
 def walks(prefix: str, number: int = WALKS, first: int = FIRST) -> list[Walk]:
     """Some walks of one kind; the first that goes wrong fails the test, with the shortest one that does."""
     found = []
@@ -276,8 +282,7 @@ def counted(found: t.Iterable[Walk]) -> collections.Counter[str]:
     return counts
 
 
-def test_whatever_happens_with_devices(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grant_service, "ENDING_SECONDS", 0.0)  # Nothing ends while a start waits here.
+def test_whatever_happens_with_devices(quick: None) -> None:
     counts = counted(walks(DEVICES, first=FIRST + DEVICES_FIRST))
     assert {what for what in USE if not counts[what]} == set()
 
@@ -287,14 +292,12 @@ def test_whatever_happens_with_tenants(quick: None) -> None:
     assert any("tenant acme" in cause for cause in causes), "nothing was refused by a tenant"
 
 
-def test_whatever_happens_when_a_spec_counts_its_devices_anew(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grant_service, "ENDING_SECONDS", 0.0)
+def test_whatever_happens_when_a_spec_counts_its_devices_anew(quick: None) -> None:
     counts = counted(walks(DEVICES + RENUMBERED, (WALKS + 1) // 2))
     assert counts["renumbered while held"], "no device of a workload was counted anew"
 
 
-def test_whatever_happens_with_quotas_of_devices(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grant_service, "ENDING_SECONDS", 0.0)
+def test_whatever_happens_with_quotas_of_devices(quick: None) -> None:
     found = walks(TENANTS + DEVICES, (WALKS + 1) // 2, first=FIRST + QUOTAS_FIRST)
     causes = [cause for walk in found for cause in walk.causes if "tenant acme" in cause]
     assert any(re.search(r"requests\.(example|vendor)\.com/", cause) for cause in causes), "no quota of devices was met"
@@ -322,11 +325,7 @@ def test_whatever_happens_when_systemd_reads_its_files_meanwhile(quick: None) ->
 
 
 @pytest.mark.parametrize("kinds", COMBINED, ids="".join)
-def test_whatever_happens_in_walks_of_several_kinds(
-    kinds: tuple[str, ...], quick: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if DEVICES in kinds:
-        monkeypatch.setattr(grant_service, "ENDING_SECONDS", 0.0)  # Nothing ends while a start waits here.
+def test_whatever_happens_in_walks_of_several_kinds(kinds: tuple[str, ...], quick: None) -> None:
     counts = counted(walks("".join(kinds), max(1, WALKS // 6)))
     assert counts["steps"], "no step was taken"
 
@@ -356,7 +355,6 @@ def test_a_hand_over_in_the_wrong_order_is_found(quick: None, monkeypatch: pytes
 
 
 def test_a_device_that_two_workloads_are_given_is_found(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grant_service, "ENDING_SECONDS", 0.0)
     monkeypatch.setattr(HeldDevices, "other_shares", lambda *dummy: False)
     with tempfile.TemporaryDirectory(dir=MEMORY) as name:
         ground = Ground(Path(name))
