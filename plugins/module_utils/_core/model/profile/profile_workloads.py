@@ -47,6 +47,7 @@ class Container(NamedTuple):
 class Workload(NamedTuple):
     """A workload: its match (a key of MATCH_KINDS, and the pattern), how long it holds its grant, and its requests and limits.
 
+    In a need (``allocate_workloads.expanded``) ``match`` and ``pattern`` name the unit itself, in a profile what is declared.
     ``template``: the template whose instances are all workloads like this one, "" for a single workload. ``priority``: a name by which
     quotas of tenants select workloads. ``share_process_namespace``: whether its containers share a PID namespace (None: both are right).
     """
