@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """The one interface between the managers and the code that uses them.
 
-A manager is a file beside this one that ends with ``MANAGER = Manager(...)``, and a line of registry.py. A field that it does not
-set keeps its default: a manager that names no place may write nothing.
+A manager is a module in a folder beside this file. It ends with ``MANAGER = Manager(...)``, and registry.py lists it. A field that a
+manager does not set keeps its default: without ``writes`` the manager may write nothing.
 """
 
 from __future__ import annotations
@@ -58,23 +58,23 @@ def no_files(dummy_host: Host) -> tuple[str, ...]:
 
 
 def agent_note(host: Host, context: Context, does: str) -> tuple[str, ...]:
-    """The note that the agent does something, where no agent is installed and the run installs none."""
+    """The note that something happens only once the agent is installed; empty if the agent is installed, or this run installs it."""
     there = context.run == "install" or host.exists(LAUNCHER)
     return () if there else (f"{does} once the agent is installed on the node (corral.node.agent)",)
 
 
 class Manager(NamedTuple):
-    """One manager, by its ``name``, which its changes and originals have as well.
+    """One manager. Its changes and originals carry its ``name``.
 
-    ``plan``       its changes for the profile: observe, then decide; ``owned`` has the keys of everything that it manages
-    ``writes``     the places of its steps, volatile ones marked: the validator refuses every other step
-    ``live``       the property that its drop-ins of slices and scopes set, whose live value is taken over with them
+    ``plan``       observes, then decides: returns the manager's part of the plan for a profile
+    ``writes``     the places of its steps: the validator refuses a step at any other place
+    ``live``       the property that its drop-ins of slices and scopes set; the original of the live value is recorded with the drop-in's
     ``key_of``     the key of the profile that one of its changes follows from, for explain
     ``describe``   the node as it is, as fragments of a profile
-    ``places_of``  the places of what one task of a part module declares (None: all of the manager's)
-    ``on_removal`` its changes in a removal of these managers, beside its originals; the last argument: whether an unconfirmed profile goes
-                   back by this removal
-    ``status_files``       files that it publishes: they are removed with the profile
+    ``places_of``  the places that one task of a part module declares (None: all places of the manager)
+    ``on_removal`` its changes when the named managers are removed, beside the return of its originals; the last argument: whether the
+                   removal is the return from an unconfirmed profile
+    ``status_files``       the files that it publishes: they are removed with the profile
     """
 
     name: str

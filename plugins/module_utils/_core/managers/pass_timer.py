@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The timer of a manager whose service works in passes: its units, and whether passes end."""
+"""A manager's timer whose service works in passes: the changes of both units, and an item if no pass ends."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from ..model.systemd.unit_file import file_change
 from ..model.systemd.unit_property import ETC
 from ..model.values.records import NamedTuple
 
-# The longest duration of a pass: until then the tick must not report that no pass has ended.
+# The longest duration of a pass in seconds: until then the tick must not report that no pass has ended.
 LONGEST_PASS = 600
 
 
 class PassTimer(NamedTuple):
-    """A manager's timer. ``results`` is the file that each pass writes, with its ``time``.
+    """A manager's timer and its service. ``results`` is the file that each pass writes, with the ``time`` of the pass.
 
-    ``when``, ``what``, ``without`` and ``ended`` are the reasons of changes: for the file of the timer, that of the service, the timer's
-    start, and the removal of results.
+    Reasons of changes: ``when`` of the timer's file, ``what`` of the service's file, ``without`` of the timer's start, ``ended`` of the
+    removal of results.
     """
 
     manager: str
@@ -47,7 +47,7 @@ class PassTimer(NamedTuple):
         return f"{ETC}/{WANTED_BY}.wants/{self.timer}"
 
     def writes(self, results: t.Iterable[str]) -> tuple[Place, ...]:
-        """The places where the manager writes; passes write their own results."""
+        """The places where the manager writes. The manager only removes results: passes write them."""
         return (
             Place("file", rf"{ETC}/({re.escape(self.timer)}|{re.escape(self.service)})"),
             Place("file", re.escape(self.link)),
@@ -56,14 +56,14 @@ class PassTimer(NamedTuple):
         )
 
     def owned(self) -> frozenset[str]:
-        """The keys of what the manager maintains."""
+        """The keys of the files and the unit that the manager maintains."""
         files = (*(f"{ETC}/{unit}" for unit in (self.timer, self.service)), self.link)
         return frozenset({*(f"file:{path}" for path in files), f"unit:{self.timer}"})
 
 
 class Passes(NamedTuple):
-    """Passes as observed: the units' texts, whether the timer is enabled and active, and when the last pass ended; where none has,
-    ``since`` when one could have.
+    """Passes as observed: the units' texts, whether the timer is enabled and active, and when the last pass ended. If no pass has ended,
+    ``since`` is the time from which the timer could start passes.
     """
 
     texts: dict[str, t.Optional[str]]
@@ -74,9 +74,9 @@ class Passes(NamedTuple):
 
 
 def observe(host: Host, context: Context, own: PassTimer, period: int) -> Passes:
-    """Read the units. A tick of the agent's timer runs no command.
+    """The units and the last pass as observed.
 
-    The time of the last pass is not recorded: it changes all the time, and must not cause a full tick.
+    The time of the last pass is not recorded as an input of the tick: it changes with each pass, and must not cause a full tick.
     """
     data = host.unrecorded(lambda: state.read_json(host, own.results))
     last = data.get("time") if isinstance(data, dict) else None
@@ -91,12 +91,12 @@ def observe(host: Host, context: Context, own: PassTimer, period: int) -> Passes
 
 
 def since(host: Host, own: PassTimer) -> float:
-    """From when on the timer can have started passes: the node's start, or the time of the timer's file if that is later."""
+    """The time from which the timer could start passes: the node's start, or the change of the timer's file if that is later."""
     return host.unrecorded(lambda: max(host.modified(f"{ETC}/{own.timer}") or host.now(), host.now() - host.uptime()))
 
 
 def is_active(host: Host, context: Context, own: PassTimer, period: int, last: t.Optional[float]) -> bool:
-    """Whether the timer runs. No file shows it, but a recent pass does; without a recent pass systemd is asked."""
+    """Whether the timer runs. No file shows this: a tick concludes it from a recent pass. Otherwise systemd is asked."""
     if context.run == "boot":
         return host.link(own.link) is not None  # At boot the timer is not started yet.
     if context.run == "timer" and last is not None and abs(context.now - last) < 2 * period + LONGEST_PASS:
@@ -134,7 +134,7 @@ def state_change(own: PassTimer, seen: Passes) -> t.Optional[Change]:
 
 
 def stale(host: Host, own: PassTimer, results: t.Iterable[str]) -> tuple[Change, ...]:
-    """The removal of the results of passes that no longer run."""
+    """The changes that remove the results of passes that no longer run."""
     return tuple(
         Change(
             own.manager, path, "content", "the last pass", None, own.ended, path, (make_step.file(path, None, FILES),)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The list of managers. Each is loaded when it is needed: the start of a unit waits for a run that loads few of them."""
+"""The list of managers. Each is loaded when it is needed: the start of a unit waits for a run that loads few managers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..model.plan.places import Place
 from ..model.plan.plan import Change
 from .manager import Manager
 
-if t.TYPE_CHECKING:  # Ansible's payload has only files that an import statement names: it does not see importlib.
+if t.TYPE_CHECKING:  # Ansible's payload has only files that an import statement names; importlib does not count.
     from .agent import agent_conflicts, agent_install  # noqa: F401
     from .cpu import cpu  # noqa: F401
     from .devices import device_check_timer, device_grants  # noqa: F401
@@ -38,18 +38,18 @@ FILES = {
     DEVICES: "devices.device_grants",
     CHECKS: "devices.device_check_timer",
 }
-# The managers that plan apart from these: the profile's declaration, and the agent's installation.
+# The managers that plan separately from FILES: the profile's declaration, and the agent's installation.
 APART = {PROFILE: "profile.declaration", AGENT: "agent.agent_install"}
 
 
 def manager(name: str) -> Manager:
-    """The manager of this name; no other one is loaded."""
+    """The manager of this name; no other manager is loaded."""
     module = FILES.get(name) or APART[name]
     return t.cast("Manager", importlib.import_module(f"{__package__}.{module}").MANAGER)
 
 
 def of_profile() -> tuple[str, ...]:
-    """The names of the managers of a profile, of its declaration first."""
+    """The names of the managers of a profile; the first is the manager of its declaration."""
     return (PROFILE, *FILES)
 
 
@@ -64,6 +64,6 @@ def every() -> list[Manager]:
 
 
 def writes(changes: t.Iterable[Change]) -> dict[str, tuple[Place, ...]]:
-    """The places where the managers of these changes may write. An unknown name is left out: it may write nothing."""
+    """The places where the managers with steps in these changes may write; an unknown manager may write nothing."""
     planning = {change.manager for change in changes if change.steps}
     return {name: manager(name).writes for name in names() if name in planning}

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Kernel values that a manager keeps: in force, over a reboot by a file in sysctl.d, and against files that win at the next boot."""
+"""The sysctl values of a manager: in force, in the manager's file in sysctl.d, and in later files that override it at the next boot."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Wanted = t.Mapping[str, int]  # by sysctl key
 
 
 class SysctlState(NamedTuple):
-    """The values by their sysctl keys: in force, in the manager's ``file`` (its ``text``), in files that sort ``later``, and in others'
-    files that are there after a boot (``persistent``, read while the manager has no file).
+    """Values by sysctl key. ``live``: in force. ``text``: the text of the manager's ``file``. ``later``: in files that sort after the
+    manager's. ``persistent``: in all other files that last over a reboot; read only while the manager has no file.
     """
 
     file: str
@@ -34,7 +34,7 @@ class SysctlState(NamedTuple):
 
 
 def observe(host: Host, file: str, keys: t.Sequence[str]) -> SysctlState:
-    """Read the values and the files."""
+    """The values and the files as observed."""
     text = host.read(file)
     return SysctlState(
         file,
@@ -46,7 +46,7 @@ def observe(host: Host, file: str, keys: t.Sequence[str]) -> SysctlState:
 
 
 def places(file: str, keys: t.Sequence[str]) -> tuple[Place, Place]:
-    """Where a manager of these values writes."""
+    """The places where a manager of these values writes."""
     return Place("value", "|".join(re.escape(sysctl.path_of(key)) for key in keys)), Place("file", re.escape(file))
 
 
@@ -56,7 +56,7 @@ def owned(seen: SysctlState, wanted: Wanted) -> set[str]:
 
 
 def changes(manager: str, seen: SysctlState, wanted: Wanted, reason: str) -> list[Change]:
-    """The changes that make the values as wanted; ``reason`` is that of the file."""
+    """The changes that make the values as wanted; ``reason``: why the file changes."""
     found = [value_change(manager, key, value, seen) for key, value in wanted.items()]
     found += [file_of(manager, seen, wanted, reason)] if wanted else []
     found += [later_change(manager, key, value, seen) for key, value in wanted.items()]
@@ -75,7 +75,7 @@ def value_change(manager: str, key: str, value: int, seen: SysctlState) -> t.Opt
 
 
 def file_of(manager: str, seen: SysctlState, wanted: Wanted, reason: str) -> t.Optional[Change]:
-    """The change of the file that keeps the values over a reboot; not needed while others' files give all of them."""
+    """The change of the manager's file; None while the file does not exist and other files set all values at a boot."""
     persistent = {key: entry.value for key, entry in seen.persistent.items()}
     if seen.text is None and all(persistent.get(key) == str(value) for key, value in wanted.items()):
         return None
@@ -84,7 +84,7 @@ def file_of(manager: str, seen: SysctlState, wanted: Wanted, reason: str) -> t.O
 
 
 def later_change(manager: str, key: str, value: int, seen: SysctlState) -> t.Optional[Change]:
-    """Another file that wins at the next boot."""
+    """The item of another file that overrides the manager's value at the next boot."""
     entry = seen.later.get(key)
     if entry is None or entry.value == str(value):
         return None

@@ -18,7 +18,7 @@ SERVICES = ("tuned.service", "kubelet.service")
 
 
 def plan(host: Host, context: Context) -> Part:
-    """Drift items for programs that set a declared value. Where none of them runs, the plan costs a few reads and no import."""
+    """The items of programs that set a declared value. If no such program runs, the plan costs a few reads and no import."""
     if not any(cgroup.service_runs(host, service) for service in SERVICES):
         return Part((), frozenset())
     from ...host.agent import other_agents

@@ -29,7 +29,7 @@ from ..manager import Manager
 
 NAME = "agent"
 FIRST = -10  # Program files come first, so that units find their program.
-# The hardened unit has its own temporary folders and no homes; the kernel's trees hold no files of Corral.
+# No folders for metrics: the agent's hardened unit has a /tmp of its own and sees no homes; the kernel's trees hold no files of Corral.
 UNSEEN = ("/tmp", "/var/tmp", "/home", "/root", "/run/user", "/proc", "/sys", "/dev")  # noqa: S108
 
 _UNITS = "|".join(map(re.escape, (*agent_units.WANTED_BY, *agent_units.SERVICES, agent_units.SLICE)))
@@ -96,7 +96,7 @@ def check_metrics_dir(host: Host, folder: str) -> None:
 
 
 def stale_metrics(host: Host, wanted: t.Optional[AgentOptions], reason: str) -> tuple[Change, ...]:
-    """The removal of metrics files that will not be updated."""
+    """The changes that remove metrics files which will not be updated."""
     folder = agent_units.metrics_dir(state.read_json(host, state.AGENT))
     if wanted is not None and wanted.metrics_dir == folder:
         return ()
@@ -138,7 +138,7 @@ def plan(
 
 
 def refuse_others(host: Host) -> None:
-    """Raise CorralError where other files are in the place of the program or its links."""
+    """Raise CorralError if a file, folder or link that Corral did not make is in the place of the program or its links."""
     away = "Corral did not make this {}, and its own {} there: move it away"
     for path in (FOLDER, RELEASES):
         if host.mode(path) is not None and not host.is_dir(path):
@@ -166,7 +166,7 @@ def paths_of(program: Program) -> dict[str, str]:
 
 
 def observe(host: Host, files: t.Iterable[str], links: t.Iterable[str], trigger: str) -> ObservedAgent:
-    """Read the installation. A tick of the timer runs no command, as long as the timer is enabled."""
+    """The installation as observed. A tick of the timer runs no command, as long as the timer is enabled."""
     links_now = {path: host.link(path) for path in links}
     # A disabled timer may be stopped too, and then this tick would be the last.
     disabled = any(path.endswith(f"/{agent_units.TIMER}") and link is None for path, link in links_now.items())
@@ -181,7 +181,7 @@ def with_program(host: Host, seen: ObservedAgent, program: Program, tag: t.Optio
     if link is None and host.exists(LAUNCHER):
         runs = agent_program.NO_RELEASE
     sources = [path for path in paths_of(program) if path.endswith(".py")]
-    # A link or a file with other permissions is not the program's file; lstat(2) shows both in the mode.
+    # Neither a link nor a file with other permissions is the program's file; the mode of lstat(2) shows both.
     odd = [path for path in paths_of(program) if host.mode(path) != program.mode(path)]
     compiled = tag is None or all(host.exists(compiled_path(path, tag)) for path in sources)
     mine = [record.before for record in state.records(host)[0] if record.manager == NAME]
@@ -209,7 +209,7 @@ def finding_change(seen: program_check.Finding) -> Change:
 
 
 def running_units(host: Host, trigger: str) -> frozenset[str]:
-    """The agent's active units; for a tree all units count as active."""
+    """The agent's active units. All count as active if the timer started this run, or the host is a tree that answers no command."""
     if trigger == agent_units.TIMER or not host.answers:
         return frozenset((*agent_units.STARTED, agent_units.SLICE))
     return systemd.active(host, (*agent_units.STARTED, agent_units.SLICE)) if systemd.runs(host) else frozenset()
@@ -258,12 +258,12 @@ def whole(changes: tuple[Change, ...], seen: ObservedAgent) -> tuple[Change, ...
 
 
 def runs_already(program: Program, seen: ObservedAgent) -> bool:
-    """Whether the link leads to the launcher of this program."""
+    """Whether this program runs already: LAUNCHER is a link to this program's launcher."""
     return seen.links[LAUNCHER] == program.link
 
 
 def outdated_programs(program: Program, seen: ObservedAgent) -> list[undo.Original]:
-    """The records of programs to remove, the last first.
+    """The records of programs to remove, the latest record first.
 
     The running program stays until the next upgrade: a tick that started with it may load more of its files.
     """
@@ -276,7 +276,7 @@ def outdated_programs(program: Program, seen: ObservedAgent) -> list[undo.Origin
 def program_change(
     program: Program, outdated: t.Sequence[undo.Original], options: AgentOptions, seen: ObservedAgent
 ) -> t.Optional[Change]:
-    """The change of the whole program. A run may end after any step: only the last step, the link, takes effect."""
+    """The change of the whole program. Only its last step, the link, takes effect: a run may die after any step."""
     texts = paths_of(program)
     differing = [path for path, text in texts.items() if seen.texts[path] != text]
     runs = runs_already(program, seen)
@@ -295,7 +295,7 @@ def program_change(
 
 
 def program_state(seen: ObservedAgent, files: int, differing: int, *, runs: bool) -> tuple[t.Optional[str], str]:
-    """The present program of a node, and why it changes; ``runs``: it is the wanted one, of which ``differing`` files differ."""
+    """The present program, and why it changes. ``runs``: the present program is the wanted one; ``differing`` of its ``files`` differ."""
     if seen.runs == agent_program.NO_RELEASE:
         return "without a release's name", f"{files} files"
     if runs and differing:
@@ -313,7 +313,7 @@ def program_state(seen: ObservedAgent, files: int, differing: int, *, runs: bool
 
 
 def as_numbers(version: str) -> list[int]:
-    """A version in a form that compares: 0.10.0 is later than 0.9.1."""
+    """A version as numbers that compare: 0.10.0 is later than 0.9.1."""
     return [int(part) for part in re.findall("[0-9]+", version.partition("-")[0])]
 
 
@@ -327,7 +327,7 @@ def link_change(seen: ObservedAgent, path: str) -> t.Optional[Change]:
 
 
 def slice_change(seen: ObservedAgent) -> t.Optional[Change]:
-    """The change that starts the agent's slice; its record stops the slice with a removal."""
+    """The change that starts the agent's slice. Its original is the inactive slice: a removal stops the slice."""
     unit = agent_units.SLICE
     if unit in seen.active:
         return None
@@ -336,7 +336,7 @@ def slice_change(seen: ObservedAgent) -> t.Optional[Change]:
 
 
 def state_change(unit: str, seen: ObservedAgent) -> t.Optional[Change]:
-    """The change of a unit's state. Every unit is to be enabled, and those in STARTED active."""
+    """The change of a unit's state. Every unit has to be enabled; the units in STARTED have to be active too."""
     path = next(path for path in wanted_links() if path.endswith(f"/{unit}"))
     enabled = seen.links[path] is not None
     runs = unit in agent_units.STARTED
@@ -353,7 +353,7 @@ def state_change(unit: str, seen: ObservedAgent) -> t.Optional[Change]:
 
 
 def on_removal(host: Host, dummy_removed: t.Container[str], dummy_back: bool) -> tuple[Change, ...]:
-    """The removal of the metrics files."""
+    """The changes that remove the metrics files."""
     return stale_metrics(host, None, "nothing updates the metrics any more")
 
 

@@ -5,9 +5,9 @@
 # This module is private to the collection corral.node.
 """The cpu manager: the tree of slices that gives each pool its CPUs (cgroup v2, systemd.resource-control(5)).
 
-Persistent by drop-ins, live by properties and, for exclusive CPUs, by the kernel's partitions
-(cgroup-v2.rst, cpuset.cpus.partition). All are compared; live values with those that the kernel has in force. cgroup v1 has a
-file of its own, cpu_v1.py.
+Drop-ins keep the CPUs over a reboot, properties set them live, and partitions of the kernel (cgroup-v2.rst, cpuset.cpus.partition)
+make them exclusive. The manager compares all three with the wanted CPUs, live values as the kernel has them in force. The code
+for cgroup v1 is in cpu_v1.py.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ WRITES = (
     Place(
         "partition", rf"{cgroup.ROOT}/{EXCLUSIVE_PREFIX}[^/]+\.slice/cpuset\.cpus\.partition", "member|root|isolated"
     ),
-    # A shared or reserved slice that was made a partition by hand: no original to restore, it ends with the control group.
+    # A shared or reserved slice that was made a partition by hand: the partition ends with the control group, and is not restored.
     Place("partition", rf"{cgroup.ROOT}/[^/]+\.(slice|scope)/cpuset\.cpus\.partition", MEMBER, volatile=True),
-    # For the slices with AllowedCPUs=, as systemd does: nothing to restore.
+    # systemd switches this controller on for slices with AllowedCPUs= too: there is nothing to restore.
     Place("controller", SUBTREE_CONTROL, r"\+cpuset", volatile=True),
     Place("cpuset", rf"{cgroup.CPUSETS}/(init\.scope|[^/]+\.slice)"),
 )
@@ -93,7 +93,7 @@ def plan(host: Host, context: Context) -> Part:
 
 
 def small_pool(cpu: Cpu, context: Context) -> t.Optional[Change]:
-    """The item of a shared pool that is too small beside the grants: no workload loses its own CPUs because others went offline."""
+    """The item of a shared pool that is too small because CPUs went offline. Workloads keep their exclusive CPUs."""
     shared = pools.workload_cpus(context.pools)
     if not context.pools.exclusive or len(shared) >= cpu.min_shared:
         return None
@@ -106,7 +106,7 @@ def small_pool(cpu: Cpu, context: Context) -> t.Optional[Change]:
 
 
 def refused_for_boot(host: Host, context: Context) -> dict[str, str]:
-    """The slices that the kernel makes no partition of because of isolcpus=, and why."""
+    """The slices that cannot be partitions because of isolcpus=, each with the reason."""
     cpu = context.profile.cpu
     at_boot = context.topology.isolated or cpuset.EMPTY
     if cpu is None or not at_boot:
@@ -158,7 +158,7 @@ def with_neighbours(wanted: Wanted, seen: Observation, context: Context) -> Obse
     )
     others = (one for one in seen.unmanaged if not unmanaged_groups.is_the_kubelets(one.name, context.profile))
     found = (one for one in others if one.populated or one.requested or unmanaged_groups.may_start_on(one, open_to_all))
-    # A partition has what it requests, also what partitions in it took from its effective CPUs.
+    # A partition has all CPUs that it requests, even if partitions inside took some from its effective CPUs.
     foreign = seen.foreign & wanted.online
     taken = (one._replace(cpus=one.requested & foreign) if one.is_partition else one for one in found)
     return seen._replace(unmanaged=tuple(taken))
@@ -175,7 +175,7 @@ def slice_changes(wanted: Wanted, seen: Observation) -> list[Change]:
 
 
 def partitions_by_systemd(wanted: Wanted, seen: Observation) -> t.Iterator[Change]:
-    """The items of slices of which systemd's files make another kind of partition."""
+    """The items of slices for which files of systemd set another kind of partition."""
     for unit in wanted.now:
         kind = wanted.partitions.get(unit, MEMBER)
         for found in seen.units[unit].by_systemd[-1:]:
@@ -184,7 +184,7 @@ def partitions_by_systemd(wanted: Wanted, seen: Observation) -> t.Iterator[Chang
 
 
 def ended_changes(wanted: Wanted, seen: Observation, context: Context, moves: Moves) -> list[Change]:
-    """The items of the slices whose workloads have no CPUs of their own any more, and of files of others that give such a slice some."""
+    """The items of slices whose workloads no longer have CPUs of their own, and of foreign files that assign CPUs to such slices."""
     left = slices.left_over(wanted.now, seen.units)
     settled = {grant.workload for grant in context.grants}
     if context.workloads is not None:
@@ -204,7 +204,7 @@ def unmanaged_changes(wanted: Wanted, seen: Observation, moves: Moves) -> list[C
 
 
 def kept_by_kernel(unit: str, wanted: Wanted, seen: Observation) -> bool:
-    """Whether the kernel keeps others off a slice's CPUs, or is to: not where partitions are off, or isolcpus= is in the way."""
+    """Whether the kernel keeps, or will keep, other processes off a slice's CPUs: as a partition that isolcpus= does not prevent."""
     kind, state = wanted.partitions.get(unit), seen.units[unit]
     if kind is None:
         return False
@@ -213,10 +213,10 @@ def kept_by_kernel(unit: str, wanted: Wanted, seen: Observation) -> bool:
 
 
 def without_foreign(wanted: Wanted, foreign: frozenset[int]) -> Wanted:
-    """The CPUs of shared and reserved slices without those that foreign partitions have (possible from kernel 7.0 on).
+    """The wanted CPUs, for shared and reserved slices without the CPUs of foreign partitions (possible from kernel 7.0 on).
 
-    To ask for those as well changes nothing, and would fail every plan until the partition is gone. A pool of which nothing is
-    left runs with the other one.
+    A request for CPUs of a foreign partition changes nothing, and would fail every plan until the partition is gone. If a pool has
+    no CPU left, its slices get the CPUs that are left to all shared and reserved slices.
     """
     if not foreign:
         return wanted
@@ -226,7 +226,7 @@ def without_foreign(wanted: Wanted, foreign: frozenset[int]) -> Wanted:
 
 
 def without_masked(wanted: Wanted, seen: Observation) -> Wanted:
-    """The CPUs of the slices that can run: systemd refuses each change of one that is masked, and nothing starts in it."""
+    """The wanted CPUs without masked slices: systemd refuses every change of a masked slice, and nothing starts in it."""
     masked = {unit for unit, state in seen.units.items() if state.mask}
     if not masked:
         return wanted
@@ -237,7 +237,7 @@ def without_masked(wanted: Wanted, seen: Observation) -> Wanted:
 
 
 def controller_change() -> Change:
-    """The item of a root control group that some program has taken the cpusets from."""
+    """The item of the root control group if some program has switched its cpuset controller off."""
     step = make_step.controller(SUBTREE_CONTROL, CPUSET, "+", CPUS, CONTROLLER)
     reason = "the kernel gives no control group CPUs of its own: a program has switched the controller off, and systemd does not look again"
     return Change(NAME, SUBTREE_CONTROL, CPUSET, "off", "on", reason, SUBTREE_CONTROL, (step,))
@@ -250,15 +250,15 @@ def masked_change(unit: str, state: UnitState) -> Change:
 
 
 def is_waiting(unit: str, state: UnitState, settled: t.Container[t.Optional[str]]) -> bool:
-    """Whether an empty slice is there for a unit that runs elsewhere until its next start, which would end if the slice stopped, or for
-    one that is about to start: its workload has been granted nothing yet.
+    """Whether an empty slice has to stay: for a unit that runs elsewhere until its next start, since systemd would stop the unit with
+    the slice; or for a unit that is about to start, whose workload has no grant yet.
     """
     starts = state.has_holder and workload_of(unit) not in settled
     return (state.awaited or starts) and not state.populated
 
 
 def left_change(unit: str, seen: Observation) -> Change:
-    """The item of a slice whose workload lost its CPUs: an empty one stops, a populated one shares until its restart."""
+    """The item of a slice whose workload lost its CPUs. An empty slice is stopped; a populated slice shares CPUs until it is stopped."""
     state = seen.units[unit]
     if not state.populated:
         stop = make_step.unit(unit, "stop", EMPTY_SLICES, 80, optional=True)
@@ -277,7 +277,7 @@ def left_change(unit: str, seen: Observation) -> Change:
 
 
 def taken_back(unit: str, state: UnitState) -> tuple[Step, ...]:
-    """The steps that take back all that was set of a slice's CPUs, recorded or not, as they run."""
+    """The steps that remove all settings of a slice's CPUs, recorded or not."""
     live = unit_property.live_file_removal(unit, "AllowedCPUs")
     files = [dropin(unit, NAME)] if state.dropin is not None else []
     return (
@@ -297,7 +297,7 @@ def has_foreign_file(unit: str, seen: Observation) -> bool:
 
 
 def foreign_file(unit: str, seen: Observation) -> Change:
-    """The item of such a file."""
+    """The item of the file that has_foreign_file() finds."""
     settings = seen.units[unit].settings
     cpus = cpuset.format(systemd.merged_cpus(settings) or ())
     reason = "a slice of this name gets its CPUs from Corral alone: remove this file, then systemctl daemon-reload"
@@ -305,7 +305,7 @@ def foreign_file(unit: str, seen: Observation) -> Change:
 
 
 def live_change(unit: str, cpus: frozenset[int], seen: Observation) -> t.Optional[Change]:
-    """The change of a unit's CPUs in force; its steps are the hand-over's."""
+    """The change of a unit's CPUs in force, without steps: cpu_moves.with_moves() adds them."""
     state = seen.units[unit]
     location = f"{cgroup.path_of(unit)}/cpuset.cpus"
     if not state.exists:
@@ -325,7 +325,7 @@ def live_change(unit: str, cpus: frozenset[int], seen: Observation) -> t.Optiona
 
 
 def partition_changes(wanted: Wanted, seen: Observation, context: Context, moves: Moves) -> list[Change]:
-    """The changes of the partitions: of slices that are to become one, and of those that are to end."""
+    """The changes of slices that are to become partitions, and of partitions that are to end."""
     changes, moving = [], moves.units
     for unit, state in seen.units.items():
         kind = wanted.partitions.get(unit, MEMBER)
@@ -350,7 +350,7 @@ def partition_changes(wanted: Wanted, seen: Observation, context: Context, moves
 
 
 def reason_of(unit: str, state: UnitState, cpus: frozenset[int]) -> str:
-    """The file that assigns other CPUs, as far as files show it."""
+    """Why a unit has other CPUs, with the file of a set-property if that assigns them."""
     by_hand = unit_property.set_by_hand(unit, "AllowedCPUs", state.settings)
     if by_hand is not None and systemd.merged_cpus(state.settings) != cpus:
         return f"{by_hand.file} sets {by_hand.value or 'nothing'} (systemctl set-property)"
@@ -358,9 +358,9 @@ def reason_of(unit: str, state: UnitState, cpus: frozenset[int]) -> str:
 
 
 def owned_by(wanted: Wanted, seen: Observation, placed: t.Iterable[str]) -> frozenset[str]:
-    """The keys of everything that this manager holds for the profile, the CPUs of unmanaged units that are ``placed`` among it.
+    """The keys of everything that this manager holds for the profile, including the CPUs of the unmanaged units in ``placed``.
 
-    The slice of a workload that lost its CPUs is held until it is empty; then it stops.
+    The manager holds the slice of a workload that lost its CPUs until the slice is empty; then the slice is stopped.
     """
     owned = {f"file:{dropin(TARGET, NAME)}"}
     for unit in wanted.persistent:
@@ -370,7 +370,7 @@ def owned_by(wanted: Wanted, seen: Observation, placed: t.Iterable[str]) -> froz
         owned |= {
             f"property:{unit}:AllowedCPUs",
             f"unit:{unit}",
-            f"cpuset:{cgroup.path_of(unit, cgroup.CPUSETS)}",  # from before a boot with v1
+            f"cpuset:{cgroup.path_of(unit, cgroup.CPUSETS)}",  # from an earlier boot with v1
         }
     owned |= {f"partition:{cgroup.partition_file(unit)}" for unit in (*wanted.exclusive, *left)}
     unmanaged = [one.name for one in seen.unmanaged] if wanted.confine else placed
@@ -378,11 +378,11 @@ def owned_by(wanted: Wanted, seen: Observation, placed: t.Iterable[str]) -> froz
     return frozenset(owned)
 
 
-# Its entry for the registry
+# The entry for the registry
 
 
 def key_of(change: Change, declared: Profile) -> str:
-    """The key that a change follows from; the section, where several keys lead to it."""
+    """The key that a change follows from; the section, if the change follows from several keys."""
     unit = unit_in(change.subject)
     if declared.cpu is not None and unit in (*declared.cpu.reserved.slices, AGENT_SLICE):
         return "cpu.reserved"

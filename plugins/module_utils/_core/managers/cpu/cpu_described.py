@@ -26,7 +26,7 @@ def describe(host: Host, topology: Topology) -> t.Sequence[ProfileFragment]:
 
 
 def slice_of(host: Host, unit: str) -> SeenSlice:
-    """A slice as it runs, or as its files will have it when it starts."""
+    """A slice with the CPUs that it requests, or with the CPUs in its files if it does not run."""
     if cgroup.exists(host, unit):
         confined = cgroup.cpus(host, unit).requested
     else:

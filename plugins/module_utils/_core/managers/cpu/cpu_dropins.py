@@ -24,7 +24,7 @@ NEXT_START = "AllowedCPUs at its next start"
 
 
 def assigned(cpus: frozenset[int]) -> tuple[str, str]:
-    """What the drop-in assigns. Lists add up over drop-ins, so it begins with an empty assignment."""
+    """The values that the drop-in assigns. Lists add up over drop-ins: the empty assignment clears those of earlier files."""
     return "", cpuset.format(cpus)
 
 
@@ -37,7 +37,7 @@ def dropin_text(unit: str, cpus: frozenset[int]) -> str:
 def kept_by_others(unit: str, wanted: Wanted, seen: Observation) -> bool:
     """Whether other files give a unit its CPUs at the next boot: Corral's drop-in is not needed then.
 
-    A persistent set-property hides what is set live, which has to differ from it while a workload holds CPUs for a run.
+    The file of a persistent set-property does not count if a workload has ``hold: running``: it would hide the CPUs that are set live.
     """
     state, cpus = seen.units[unit], wanted.persistent.get(unit, wanted.now.get(unit))
     if described(unit) or (wanted.by_run and unit_property.set_by_hand(unit, "AllowedCPUs", state.settings)):
@@ -58,9 +58,9 @@ def dropin_change(unit: str, wanted: Wanted, seen: Observation) -> t.Optional[Ch
 
 
 def override_change(unit: str, wanted: Wanted, seen: Observation) -> t.Optional[Change]:
-    """Another file that wins at the next reload over Corral's drop-in, or over the one that Corral would write.
+    """The item of another file that overrides Corral's drop-in at the next reload, even if the drop-in does not exist yet.
 
-    While the CPUs differ from those wanted ``now`` the live item names what set-property left, and removes it.
+    While the CPUs in force differ from the CPUs wanted ``now``, live_change() names the file of a set-property instead.
     """
     state, cpus, now = seen.units[unit], wanted.persistent[unit], wanted.now.get(unit)
     by_hand = unit_property.set_by_hand(unit, "AllowedCPUs", state.settings)
@@ -86,9 +86,9 @@ def override_change(unit: str, wanted: Wanted, seen: Observation) -> t.Optional[
 def after_reload(
     unit: str, live: frozenset[int], settings: t.Sequence[Setting]
 ) -> tuple[t.Optional[frozenset[int]], str]:
-    """The CPUs that a unit has once systemd reads its files, if these are set ``live``, and the last file that assigns some.
+    """The CPUs of a unit after a daemon-reload if the CPUs ``live`` are set live, and the last file that assigns CPUs.
 
-    What a persistent set-property left is taken as removed: it has the live file's name, and hides it.
+    The file of a persistent set-property counts as removed: it has the name of systemd's live file, and hides that file.
     """
     control = control_file(unit, "AllowedCPUs", runtime=True)
     hidden = (control, control_file(unit, "AllowedCPUs", runtime=False))
@@ -125,7 +125,7 @@ def next_start_change(unit: str, wanted: Wanted, seen: Observation) -> t.Optiona
 
 
 def in_boot_change(unit: str, wanted: Wanted, seen: Observation) -> t.Optional[Change]:
-    """The item of a file that gives a unit other CPUs until a boot is complete, whatever is set live (systemd.resource-control(5))."""
+    """The item of a file whose StartupAllowedCPUs= overrides a unit's CPUs until a boot is complete (systemd.resource-control(5))."""
     settings, cpus = seen.units[unit].in_boot, wanted.persistent[unit]
     coming = systemd.merged_cpus(settings)
     if not settings or coming in (cpus, cpuset.EMPTY):

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The hand-over of the cpu manager's slices: which ones move, in which order, and the steps of each move."""
+"""The hand-over of CPUs between the units of the cpu manager: which units move, in which order, and the steps of each move."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from ...model.workload.grants import is_exclusive
 from .cpu_dropins import NEXT_START, kept_by_others
 from .cpu_observed import Observation, UnitState, Wanted
 
-# The order of the steps of a hand-over: the controller is switched on where it is off; slices that request CPUs in vain end as partitions,
-# and partitions that end release what such a slice is to have; those slices request no CPUs of others any more, partitions end, missing
-# slices start, then each move has MOVE numbers of its own, for the slice's start, its CPUs and the partition that is made of it.
+# The order of the steps of a hand-over. CONTROLLER: the controller is switched on. UNMADE: of the slices of reduced_requests(), invalid
+# partitions end, and valid partitions release CPUs. UNCLAIMED: the other slices request fewer CPUs. ENDED: partitions end. START_MISSING:
+# missing slices start. Then each move has MOVE numbers of its own: for the START of the slice, its CPUs (SET) and its partition (MADE).
 CONTROLLER, UNMADE, UNCLAIMED, ENDED, START_MISSING, MOVE = -1, 0, 1, 2, 3, 10
 START, SET, MADE = 3, 4, 6
 LIVE_PROPERTIES = ("AllowedCPUs", "cpuset.cpus.effective", NEXT_START)
 
 
 class Moves(NamedTuple):
-    """A hand-over. ``writes`` are the CPUs that units get, in this order; ``starting`` has the shared slices that start first, with
-    their CPUs; ``stopped`` the exclusive slices that do not run, with the CPUs that they would start with.
+    """A hand-over. ``writes``: the CPUs that units get, in this order. ``starting``: the shared and reserved slices that start first,
+    with their CPUs. ``stopped``: the exclusive slices that do not run, with the CPUs with which they would start.
 
-    ``placed`` are the unmanaged units that Corral gives CPUs, those in ``confined`` the shared ones; ``rivals`` has the CPUs that
-    the other unmanaged control groups request.
+    ``placed``: the unmanaged units that Corral gives CPUs. ``confined``: the placed units that get the shared CPUs. ``rivals``: the CPUs
+    that the other unmanaged control groups request.
     """
 
     writes: list[tuple[str, frozenset[int]]]
@@ -54,21 +54,21 @@ class Moves(NamedTuple):
 
 
 def plan_moves(wanted: Wanted, seen: Observation, context: Context) -> Moves:
-    """The hand-over that leads to the wanted CPUs. Raises NoSafeOrder where no order of writes is without an overlap."""
+    """The hand-over that leads to the wanted CPUs. Raises NoSafeOrder if every order of writes has an overlap."""
     stopped, starting = stopped_with_cpus(wanted, seen), started_on(wanted, seen)
     by_hand = others_by_set_property(wanted, seen)
     now = {**claims(wanted, seen, by_hand), **stopped, **starting}
     placed = placed_in(wanted, seen, refused_in(wanted, seen, context, now), context)
     requested = {one.name: one.requested for one in seen.unmanaged}
     for unit, state in seen.units.items():
-        # What systemd has read of a file is in force as soon as anything has it look at the unit: such a request may end at any moment.
+        # If systemd has read other CPUs from a file, it sets these CPUs once it looks at the unit, and the present request ends.
         requested[unit] = (state.cpus.requested or cpuset.EMPTY) & by_hand.get(unit, wanted.online)
     requested.update({unit: cpus for unit, cpus in stopped.items() if unit in wanted.now}, **starting)
     reduced = stopped_unmanaged(wanted, seen, context)
     rivals = {one.name: one.requested for one in seen.unmanaged if one.name not in placed}
     view = slices.handover_slices(wanted.now, now, [*placed.values(), *reduced], requested)
     writes = handover.order(view, wanted.reserved, cpuset.EMPTY.union(*rivals.values()))
-    # A stopped slice that would get just the shared CPUs is started as well: only then can its live setting be removed.
+    # A stopped slice that would get just the shared CPUs is started too: only then can its live setting be removed.
     others = stopped.keys() - wanted.now.keys() - {unit for unit, dummy in writes}
     writes += [(unit, wanted.now[CORRAL_SLICE]) for unit in sorted(others)]
     return Moves(writes, starting, stopped, placed, frozenset(placed if wanted.confine else ()), rivals)
@@ -82,10 +82,10 @@ def is_valid_partition(unit: str, state: UnitState) -> bool:
 def claims(
     wanted: Wanted, seen: Observation, by_hand: t.Mapping[str, frozenset[int]]
 ) -> dict[str, t.Optional[frozenset[int]]]:
-    """What each unit has, or gets without a write of Corral's; None for a unit that does not run.
+    """The CPUs that each unit has, or gets without a write of Corral's; None for a unit that does not run.
 
-    That is what is in force, what a shared or reserved slice gets once it is no partition any more (the first step of the plan), and what
-    ``by_hand`` has.
+    These are the CPUs in force, the CPUs that a shared or reserved slice gets once it is no longer a partition (the first step of the
+    plan), and the CPUs in ``by_hand``.
     """
     kept = (state.cpus.effective or () for unit, state in seen.units.items() if is_valid_partition(unit, state))
     open_to_others = wanted.online - seen.foreign.union(*kept)
@@ -101,9 +101,9 @@ def claims(
 def refused_in(
     wanted: Wanted, seen: Observation, context: Context, now: t.Mapping[str, t.Optional[frozenset[int]]]
 ) -> frozenset[str]:
-    """The unmanaged units that systemd gave no other CPUs a short time ago: it may have stopped such a unit, and left processes.
+    """The unmanaged units whose change of CPUs failed a short time ago: systemd may have stopped such a unit, and left processes.
 
-    Those that request CPUs which an exclusive slice is about to get are asked again, however short that is ago: else it gets none.
+    A unit that requests CPUs which an exclusive slice is about to get is left out: it is tried again at once, since the slice needs them.
     """
     gains = cpuset.EMPTY.union(*(cpus - (now[unit] or cpuset.EMPTY) for unit, cpus in wanted.exclusive.items()))
     attempts = {
@@ -117,11 +117,11 @@ def refused_in(
 def placed_in(
     wanted: Wanted, seen: Observation, refused_lately: t.Container[str], context: Context
 ) -> dict[str, handover.Slice]:
-    """The unmanaged units that Corral gives CPUs, as the hand-over sees them.
+    """The unmanaged units that Corral gives CPUs, as slices of the hand-over.
 
-    With ``cpu.unmanaged: confine`` they get the shared CPUs. Without it, those that Corral confined earlier and that still request CPUs
-    get what cpus_left() says. Clearing AllowedCPUs= leaves cpuset.cpus as it is: the old request would keep the next slice from being a
-    partition.
+    With ``cpu.unmanaged: confine`` they get the shared CPUs. Otherwise the units that Corral confined earlier and that still request CPUs
+    get the CPUs of cpus_left(). To clear AllowedCPUs= would leave cpuset.cpus as it is, and the old request would keep the next slice
+    from being a partition.
     """
     found = {}
     for one in seen.unmanaged:
@@ -135,9 +135,9 @@ def placed_in(
 
 
 def stopped_unmanaged(wanted: Wanted, seen: Observation, context: Context) -> list[handover.Slice]:
-    """The unmanaged units that do not run, and would start with exclusive CPUs by what Corral set for them while they ran.
+    """The unmanaged units that do not run, and would start with exclusive CPUs that Corral set for them while they ran.
 
-    A tick takes that back. Until then, or where none changes anything, such a unit can start at any moment.
+    A tick takes these CPUs back. Until then, or as long as ticks change nothing, such a unit can start at any moment.
     """
     own = cpuset.EMPTY.union(*wanted.exclusive.values())
     return [
@@ -148,8 +148,8 @@ def stopped_unmanaged(wanted: Wanted, seen: Observation, context: Context) -> li
 
 
 def cpus_left(unit: str, wanted: Wanted, seen: Observation, context: Context) -> frozenset[int]:
-    """The CPUs of an unmanaged unit that Corral confined earlier: its original ones without those of exclusive slices and of foreign
-    partitions, or all that these leave.
+    """The CPUs for an unmanaged unit that Corral confined earlier: its original CPUs without the CPUs of exclusive slices and of foreign
+    partitions; if no CPU is left, all CPUs that such slices and partitions leave.
     """
     left = wanted.online - seen.foreign.union(*wanted.exclusive.values())
     return (cgroup.cpu_list(context.original_cpus[unit]) or cpuset.EMPTY) & left or left
@@ -158,7 +158,7 @@ def cpus_left(unit: str, wanted: Wanted, seen: Observation, context: Context) ->
 def started_on(wanted: Wanted, seen: Observation) -> dict[str, frozenset[int]]:
     """The shared and reserved slices that do not run, with CPUs that no exclusive slice has now.
 
-    They are started first: systemd may have read their files long ago, and would start them on CPUs that others have got since.
+    They are started first: systemd may have read their files long ago, and would start them on CPUs that other slices have got since.
     """
     own = (state.now() for unit, state in seen.units.items() if is_exclusive(unit))
     taken = frozenset().union(*(cpus or () for cpus in own))
@@ -172,9 +172,9 @@ def started_on(wanted: Wanted, seen: Observation) -> dict[str, frozenset[int]]:
 
 
 def stopped_with_cpus(wanted: Wanted, seen: Observation) -> dict[str, frozenset[int]]:
-    """The exclusive slices that do not run, with the CPUs that were set for them earlier and that they would start with.
+    """The exclusive slices that do not run, with the CPUs that were set for them earlier, with which they would start.
 
-    systemd can start such a slice at any moment. So these CPUs count as in use until other CPUs are set for it.
+    systemd can start such a slice at any moment. So these CPUs count as in use until other CPUs are set for the slice.
     """
     found = {unit: state.at_start(unit) & wanted.online for unit, state in seen.units.items() if is_exclusive(unit)}
     return {unit: cpus for unit, cpus in found.items() if cpus}
@@ -187,14 +187,14 @@ def with_moves(
     seen: Observation,
     wanted: Wanted,
 ) -> tuple[Change, ...]:
-    """The changes with the hand-over's steps, those of partitions in their places among them.
+    """The changes with the steps of the hand-over, and with the steps of partitions in their order among these.
 
-    A slice becomes a partition after it got its CPUs, and ends being one before it shares them. So partitions end first, then
-    missing slices start; then comes each move, and the partition after its slice's last one. Last of all end the partitions of
-    slices that keep CPUs of their own.
+    A slice becomes a partition after it got its CPUs, and ends as a partition before it shares them. So partitions end first, then
+    missing slices start, then come the moves; a partition is made after the last move of its slice. The partitions of slices that
+    keep CPUs of their own end last.
     """
-    # Some slices have the right CPUs in force and no move: they request more than they have, another slice still has what they
-    # would request, or they do not run and would start with their own. Their request is written after all moves.
+    # Some slices have the right CPUs in force and no move: they request more CPUs than they have, another slice still has CPUs that
+    # they would request, or they do not run and would start with their own CPUs. Their request is written after all moves.
     left = seen.units.keys() - starting.keys() - {unit for unit, dummy in moves}
     asking = [(one.subject, wanted.now[one.subject]) for one in changes if is_in_force(one) and one.subject in left]
     running = {unit for unit, dummy in asking if seen.units[unit].exists}
@@ -220,16 +220,16 @@ def steps_of_moves(
     seen: Observation,
     running: t.Container[str],
 ) -> tuple[dict[str, list[Step]], dict[str, int]]:
-    """The steps of a hand-over by unit, and the place of each unit's last one. Those ``running`` are not started."""
+    """The steps of a hand-over by unit, and the order number of each unit's last move. Units in ``running`` are not started."""
     steps = {unit: started_with(unit, cpus, seen, START_MISSING, START_MISSING + 1) for unit, cpus in starting.items()}
     last: dict[str, int] = {}
     for index, (unit, cpus) in enumerate(moves, 1):
-        # A control group can exist without its slice: a property set on a slice that does not run makes one,
-        # and nothing more. Starting a slice that runs does nothing.
+        # A control group can exist although its slice does not run: set-property makes only the control group.
+        # The start of a running slice does nothing.
         if unit not in (*starting, *last) and unit not in running and described(unit):
             mine = started_with(unit, cpus, seen, index * MOVE + START, index * MOVE + SET)
         else:
-            # Units that are not declared come and go.
+            # Unmanaged units come and go.
             mine = [assigned(unit, cpus, index * MOVE + SET)._replace(optional=unit not in seen.units)]
         steps[unit] = [*steps.get(unit, []), *mine]
         last[unit] = index * MOVE
@@ -242,7 +242,7 @@ def assigned(unit: str, cpus: frozenset[int], order: int) -> Step:
 
 
 def is_in_force(change: Change) -> bool:
-    """Whether a change is that of a unit's CPUs in force, whose steps are the hand-over's."""
+    """Whether a change is about a unit's CPUs in force: then its steps come from the hand-over."""
     return change.property in LIVE_PROPERTIES and change.verdict == DRIFT
 
 
@@ -258,8 +258,8 @@ def carried(changes: t.Iterable[Change], steps: dict[str, list[Step]], wanted: W
             change = change._replace(steps=(*own, *(one for one in change.steps if one.key not in known)))
         result.append(change)
     if steps and result:
-        # Moves of slices that are right before and after, since others pass through their CPUs, or since they only request what they
-        # have: a change has to carry them.
+        # Some slices move without an item of their own: other slices pass through their CPUs, or they only request CPUs that they
+        # have. Another item carries the steps of these moves.
         rest = [step for leftover in steps.values() for step in leftover]
         index = next((index for index, change in enumerate(result) if change.steps), 0)
         result[index] = result[index]._replace(steps=(*result[index].steps, *rest))
@@ -267,13 +267,13 @@ def carried(changes: t.Iterable[Change], steps: dict[str, list[Step]], wanted: W
 
 
 def reduced_requests(seen: Observation, wanted: Wanted) -> dict[str, frozenset[int]]:
-    """The exclusive slices that request CPUs which they do not have, each with those that it has.
+    """The exclusive slices that request CPUs which they do not have, each with the CPUs that it is to request instead.
 
-    An administrator has set CPUs of another slice. Where that slice is a partition, it may keep a CPU until it ends;
-    then the slice that requests this CPU gets it, while processes of the ended partition still run there. A slice that
-    has none of the CPUs that it requests runs on CPUs of others: it gets those of its wanted CPUs that no other slice
-    has, if there are any. Otherwise it requests just its wanted CPUs, and a partition that has them and is about to end
-    releases them first.
+    Such a request comes from an administrator. If another slice with a requested CPU is a partition, it may keep the
+    CPU until the partition ends; then the requesting slice gets the CPU, while processes of the other slice still run
+    there. A slice that has none of its requested CPUs runs on CPUs of other slices: it is to request the wanted CPUs
+    that it alone has. If there are none, it is to request just its wanted CPUs, and a partition that has these CPUs and
+    is about to end releases them first.
     """
     has = {unit: state.now() or state.at_start(unit) for unit, state in seen.units.items()}
     found: dict[str, frozenset[int]] = {}
@@ -301,8 +301,8 @@ def reduced_requests(seen: Observation, wanted: Wanted) -> dict[str, frozenset[i
 def others_by_set_property(wanted: Wanted, seen: Observation) -> dict[str, frozenset[int]]:
     """The units that have the right CPUs in force, each with the other CPUs in the file of a persistent set-property.
 
-    systemd may have read that file since, and then gives its CPUs to the unit as soon as systemd looks at the unit. A
-    write of the right CPUs makes systemd forget the others.
+    systemd may have read that file since, and then gives the unit the file's CPUs as soon as systemd looks at the unit.
+    A write of the right CPUs makes systemd forget the file's CPUs.
     """
     found = {}
     for unit, cpus in wanted.now.items():
@@ -316,11 +316,11 @@ def others_by_set_property(wanted: Wanted, seen: Observation) -> dict[str, froze
 
 
 def without_set_property(unit: str, steps: list[Step], wanted: Wanted, seen: Observation) -> list[Step]:
-    """A unit's steps, and those that remove what a persistent set-property left of it, which hides what is set live.
+    """A unit's steps, with the removal of the file of a persistent set-property, which hides the live file.
 
-    A daemon-reload brings that file's CPUs back. So it goes before the CPUs that the unit leaves are given to another, and as soon as
-    the live file is there. What does not run would start with that file's CPUs, whatever was set live, where systemd has not loaded
-    it: the file goes before. No reload is needed: systemd has the live value, and reads the live file when it loads the unit.
+    A daemon-reload would bring the file's CPUs back. So the file is removed right after the live file is written, before the CPUs that the
+    unit leaves are given to another unit. A unit that does not run, and that systemd has not loaded, would start with the file's CPUs: then
+    the file is removed first. No reload is needed: systemd has the live value, and reads the live file when it loads the unit.
     """
     state = seen.units.get(unit)
     if state is None or not steps or (unit in wanted.now and kept_by_others(unit, wanted, seen)):
@@ -334,21 +334,21 @@ def without_set_property(unit: str, steps: list[Step], wanted: Wanted, seen: Obs
         step._replace(order=order, reload=False)
         for step in unit_property.removal(unit, "AllowedCPUs", state.settings, CPUS, order)
     ]
-    # Where systemd reads its files between the two, it has that file's CPUs in memory once more.
+    # If systemd reads its files between write and removal, it has the persistent file's CPUs in memory again: the write is repeated.
     again = [steps[index - 1]._replace(order=order + 1)] if removal and index else []
     return [*steps[:index], *removal, *again, *steps[index:]]
 
 
 def requests_no_cpus(state: UnitState) -> bool:
-    """Whether no CPUs were set for a unit that are in force: it does not run, or what files say of it was not loaded.
+    """Whether a unit requests no CPUs now: it does not run, or systemd has not loaded its files.
 
-    Its control group is no sign of the first: set-property makes one for a slice that does not run (see UnitState.runs).
+    A control group alone does not show that the unit runs: set-property makes one without a start (see UnitState.runs).
     """
     return not (state.exists and state.cpus.requested)
 
 
 def started_with(unit: str, cpus: frozenset[int], seen: Observation, first: int, second: int) -> list[Step]:
-    """The start of a slice and its CPUs. Where its files, those of other authors as well, have other CPUs, its own are set first."""
+    """The steps that start a slice and set its CPUs. If files (of others too) assign more CPUs, the CPUs are set before the start."""
     state = seen.units.get(unit)
     by_files = systemd.merged_cpus(state.settings) if state is not None and requests_no_cpus(state) else None
     start, assignment = (second, first) if by_files and by_files - cpus else (first, second)
@@ -358,12 +358,12 @@ def started_with(unit: str, cpus: frozenset[int], seen: Observation, first: int,
 def placed_partition(
     change: Change, last: t.Mapping[str, int], order: int, wanted: Wanted, reduced: t.Container[str]
 ) -> tuple[Step, ...]:
-    """The steps of a partition's change in their places; ``last`` has each slice's last move, ``order`` is the last of all; ``reduced``
-    are the slices that first request fewer CPUs.
+    """The steps of a partition's change in their order. ``last``: the order number of each slice's last move. ``order``: a number after
+    all moves. ``reduced``: the slices that first request fewer CPUs.
 
-    A partition that releases CPUs ends before other slices get them. One whose slice keeps CPUs of its own, in a profile
-    without partitions, ends after all moves: until then it keeps processes off that have no CPU online, since the
-    kernel lets such processes run on all CPUs that no partition has.
+    A partition that releases CPUs ends before other slices get them. A partition whose slice keeps CPUs of its own (in
+    a profile without partitions) ends after all moves: until then it keeps off processes whose cpuset has no online
+    CPU. The kernel lets such processes run on all CPUs that no partition has.
     """
     unit, is_invalid = change.subject, "invalid" in (change.actual or "")
     ended = UNMADE if is_invalid and unit in reduced else ENDED

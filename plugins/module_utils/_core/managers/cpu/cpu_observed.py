@@ -35,19 +35,19 @@ class UnitState(NamedTuple):
     exists: bool
     cpus: cgroup.Cpus
     partition: t.Optional[str]  # None where the kernel has no such file
-    dropin: t.Optional[str]  # the text of Corral's
+    dropin: t.Optional[str]  # the text of Corral's drop-in
     settings: tuple[Setting, ...]  # what files assign to AllowedCPUs=
     populated: bool = True  # read only for slices with exclusive CPUs
     by_systemd: tuple[Setting, ...] = ()  # what files assign to CPUSetPartition=
-    mask: str = ""  # the file that keeps it from starting
+    mask: str = ""  # the file that masks the unit
     in_boot: tuple[Setting, ...] = ()  # what files assign to StartupAllowedCPUs=
     # Of exclusive slices that are no longer wanted:
-    processes: tuple[str, ...] = ()  # some of those in it
-    awaited: bool = False  # whether a unit that runs elsewhere belongs in it
+    processes: tuple[str, ...] = ()  # some of the slice's processes
+    awaited: bool = False  # whether a unit that runs elsewhere is to start in the slice
     has_holder: bool = False  # whether the unit that holds its workload's grant is active, or is about to be
 
     def now(self) -> t.Optional[frozenset[int]]:
-        """The CPUs that its processes have; None if it does not exist, or is empty and requests none."""
+        """The CPUs of the unit's processes; None if the unit does not exist, or is empty and requests no CPUs."""
         if not self.exists:
             return None
         if self.populated or self.cpus.requested or self.partition not in (None, MEMBER):
@@ -56,18 +56,18 @@ class UnitState(NamedTuple):
 
     @property
     def runs(self) -> bool:
-        """Whether it runs, as far as its control group shows: set-property makes one for a slice that does not, which requests nothing."""
+        """Whether the unit runs. An empty control group that requests no CPUs is no proof: set-property makes one without a start."""
         return self.exists and (self.populated or bool(self.cpus.requested))
 
     def at_start(self, unit: str) -> frozenset[int]:
-        """The CPUs that were set for it and that it gets at its start; empty if it runs, or if there are none."""
+        """The CPUs that set-property and Corral's drop-in give the unit at its start; empty if the unit runs."""
         return cpuset.EMPTY if self.runs else systemd.cpus_at_start(unit, self.settings)
 
 
 class Observation(NamedTuple):
-    """The slice tree as observed. ``rest`` are the CPUs that the kernel leaves to control groups without a cpuset, ``foreign``
-    those of partitions that are not Corral's. ``stopped`` are the unmanaged units that do not run, with the CPUs that Corral set for them
-    earlier, and that they would start with. ``without_cpusets``: the kernel has none for the slices that Corral's files give CPUs.
+    """The slice tree as observed. ``rest``: the CPUs that the kernel leaves to control groups without a cpuset. ``foreign``: the CPUs of
+    partitions that are not Corral's. ``target``: Corral's drop-in of slices.target. ``stopped``: unmanaged units that do not run and would
+    start with CPUs that Corral set earlier. ``without_cpusets``: slices with Corral's drop-ins have no cpuset, since the controller is off.
     """
 
     units: dict[str, UnitState]
@@ -80,10 +80,10 @@ class Observation(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """The CPUs of each unit: ``now`` in force, and ``persistent`` in files. They differ by the grants that end with a run.
+    """The CPUs of each unit: ``now`` in force, and ``persistent`` in files. Only ``now`` has the grants of ``hold: running``.
 
-    ``partitions`` has the kind of each slice that is to be a partition; ``confine`` is whether unmanaged units get the shared CPUs;
-    ``at_boot`` are the CPUs of isolcpus=; ``by_run`` is whether some grants may last as long as a run, so that the two differ at times.
+    ``partitions``: the kind of each slice that is to be a partition. ``confine``: whether unmanaged units get the shared CPUs.
+    ``at_boot``: the CPUs of isolcpus=. ``by_run``: whether a workload has ``hold: running``, so that ``now`` may differ from the files.
     """
 
     now: dict[str, frozenset[int]]
@@ -102,7 +102,7 @@ class Wanted(NamedTuple):
 
 
 def observe(host: Host, wanted: Wanted, changed: t.Iterable[str]) -> Observation:
-    """Read the slice tree: kernel files and systemd's files, no command. ``changed`` are the units that Corral gave CPUs."""
+    """The slice tree as observed: by files of the kernel and systemd, no command. ``changed``: the units that Corral gave CPUs."""
     top = cgroup.top_level(host)
     left = slices.left_over(wanted.now, dict.fromkeys((*top, *systemd.slices_with_dropins(host, EXCLUSIVE_PREFIX))))
     observed = list(dict.fromkeys((*wanted.now, *wanted.persistent, *left)))
@@ -127,18 +127,18 @@ def observe(host: Host, wanted: Wanted, changed: t.Iterable[str]) -> Observation
     rest = cgroup.rest(host)
     unmanaged = tuple(unmanaged_group(host, name) for name in top if name not in units)
     foreign = cgroup.foreign_partitions(host, units)
-    # As of a slice, an empty control group of a unit that requests nothing is no sign that it runs (see UnitState.runs).
+    # An empty control group that requests no CPUs does not show that its unit runs (see UnitState.runs).
     running = {*units, *(one.name for one in unmanaged if one.populated or one.requested)}
     stopped = {unit: cpus_set_live(host, unit) for unit in changed if unit not in running and group_of(unit) == unit}
     stopped = {unit: cpus for unit, cpus in stopped.items() if cpus}
-    # systemd switches the controller on for the first unit with AllowedCPUs=, and does not look whether it still is.
+    # systemd switches the controller on for the first unit with AllowedCPUs=, and does not check later whether it is still on.
     lacking = any(one.exists and one.dropin is not None and one.cpus.requested is None for one in units.values())
     lacking = lacking and cgroup.offers(host, CPUSET) and CPUSET not in cgroup.delegated(host, cgroup.ROOT)
     return Observation(units, unmanaged, rest, foreign, host.read(dropin(TARGET, NAME)), stopped, lacking)
 
 
 def cpus_set_live(host: Host, unit: str) -> frozenset[int]:
-    """The CPUs that a unit was given while it ran, and that it starts with again; systemd forgets those of a transient unit."""
+    """The CPUs in systemd's live file of a unit, with which the unit starts again; systemd removes the live file of a transient unit."""
     live = unit_property.control_file(unit, "AllowedCPUs", runtime=True)
     return unit_property.cpus_of_file(live, host.read(live))
 
@@ -150,7 +150,7 @@ def unmanaged_group(host: Host, name: str) -> Unmanaged:
     requested, exclusive = cpus.requested or frozenset(), cgroup.exclusive(host, path)
     shown = cgroup.processes_shown(host, path) if populated else ()
     settings = systemd.unit_settings(host, name, "AllowedCPUs") if requested else []
-    # Corral's own drop-in goes with this plan, where the unit was in the profile before.
+    # If the unit was in the profile before, this plan removes Corral's own drop-in.
     persistent = [item for item in unit_property.persistent(settings) if item.file != dropin(name, NAME)]
     file = persistent[-1].file if persistent and persistent[-1].value else ""
     partition = (host.read(f"{path}/{partitions.PROPERTY}") or "").strip() if requested or exclusive else ""

@@ -5,9 +5,9 @@
 # This module is private to the collection corral.node.
 """The cpu manager on cgroup v1, where systemd has no cpuset and AllowedCPUs= has no effect.
 
-Each slice of the tree has a directory of Corral's in the cpuset hierarchy, with the slice's processes in it. A process that
-systemd starts begins in the directory of PID 1, init.scope's: that is on the reserved CPUs, and the next tick moves it. No
-file keeps any of this over a reboot: corral-boot.service makes it again.
+Corral makes a directory for each slice in the cpuset hierarchy, and moves the slice's processes there. A process that systemd
+starts begins in the directory of PID 1 (init.scope), on the reserved CPUs; the next tick moves the process. No file keeps the
+directories over a reboot: corral-boot.service makes them again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NOT_KEPT = f"cgroup v1: {BOOT} alone brings the pools' CPUs back after a reboot:
 
 
 class Mirror(NamedTuple):
-    """One unit as observed: its directory's CPUs, and how many of its processes are in other directories, on which CPUs."""
+    """One unit as observed: the CPUs of its directory, and the numbers of its processes on the CPUs of other directories."""
 
     cpus: cgroup.Cpus
     outside: dict[frozenset[int], int]
@@ -51,7 +51,7 @@ class Mirror(NamedTuple):
 
 
 class ObservedSlicesV1(NamedTuple):
-    """The tree as observed."""
+    """The tree as observed; ``boots``: corral-boot.service is enabled."""
 
     units: dict[str, Mirror]
     unmanaged: tuple[Unmanaged, ...]
@@ -63,13 +63,13 @@ def plan(host: Host, context: Context, wanted: t.Mapping[str, frozenset[int]]) -
     if not cgroup_v1_cpuset.mounted(host):
         reason = "neither cgroup v2 nor the cpuset controller of v1 is mounted at its place"
         return slices.unreadable(reason, cgroup.CPUSETS)
-    # PID 1 first: from then on the processes that it starts stay off the CPUs that others are about to get.
+    # PID 1 first: after its move the processes that it starts stay off the CPUs that other slices are about to get.
     wanted = {unit: wanted[unit] for unit in sorted(wanted, key=lambda unit: unit != SCOPE)}
     return decide(context.pools, wanted, observe(host, wanted, context.profile))
 
 
 def observe(host: Host, wanted: t.Mapping[str, frozenset[int]], profile: Profile) -> ObservedSlicesV1:
-    """Read the directories and which processes are in them: kernel files, no command."""
+    """The tree as observed: by kernel files, no command."""
     units = {}
     for unit in (*wanted, *slices.left_over(wanted, [ISOLATED_SLICE])):
         outside: dict[frozenset[int], int] = {}
@@ -104,7 +104,7 @@ def decide(pools: Pools, wanted: t.Mapping[str, frozenset[int]], seen: ObservedS
         change = change_of(unit, cpus, seen.units[unit])
         if change is not None:
             order += 1
-            # Its processes can be right while its directory is not, or the other way round.
+            # A change without a move gets a step too: the processes of a unit may have the right CPUs while its directory has not.
             changes.append(change._replace(steps=tuple(steps.pop(unit, [step_of(unit, cpus, order)]))))
     if changes:
         # Moves without an item of their own belong to the first item.
@@ -119,7 +119,7 @@ def decide(pools: Pools, wanted: t.Mapping[str, frozenset[int]], seen: ObservedS
 
 
 def owned_by(wanted: t.Iterable[str]) -> frozenset[str]:
-    """The keys of everything that is kept for the profile, and of what a boot with v2 left, except its drop-ins: they have no effect on v1."""
+    """The keys of the directories, and of properties and slices from a boot with v2. The drop-ins of v2 have no effect on v1."""
     return frozenset(
         key
         for unit in wanted
@@ -128,14 +128,14 @@ def owned_by(wanted: t.Iterable[str]) -> frozenset[str]:
 
 
 def step_of(unit: str, cpus: frozenset[int], order: int) -> Step:
-    """The directory's CPUs, with all processes of the unit in it."""
+    """The step that sets the CPUs of a unit's directory, and moves all processes of the unit into the directory."""
     return make_step.cpuset(cgroup_v1_cpuset.directory_of(unit), unit, cpuset.format(cpus), CPUS, order)
 
 
 def change_of(unit: str, cpus: frozenset[int], mirror: Mirror) -> t.Optional[Change]:
-    """The difference of a unit: its directory's CPUs, else its processes in other directories.
+    """The change of a unit: of its directory's CPUs, else of the place of its processes in other directories.
 
-    A process in another directory with the same CPUs is in sync: most of system.slice is in that of PID 1, which started it.
+    A process in another directory with the same CPUs is in sync: most processes of system.slice are in the directory of PID 1.
     """
     directory, wanted = cgroup_v1_cpuset.directory_of(unit), cpuset.format(cpus)
     requested, effective = mirror.cpus

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The devices manager: what workloads were granted reaches their units and containers, and leaves them when the grant ends.
+"""The devices manager: it delivers granted devices to units and containers, and takes them back when the grant ends.
 
-Which devices each has was decided before (model/workload/device_placement.py). All of it is in /run: a boot begins without any, and
-corral-boot.service brings back what lasts. What a running workload was given stays as it is while one of its devices is away.
+The grants are decided before (model/workload/device_placement.py). All files are in /run: a boot begins without them, and
+corral-boot.service delivers lasting grants again. While a device of a running workload is missing, nothing changes for the workload.
 """
 
 from __future__ import annotations
@@ -56,9 +56,8 @@ LEFT_BEHIND = re.compile(r"\.(.*)\.corral")
 
 
 class ObservedDevices(NamedTuple):
-    """What was delivered: the files for environments by path, the lists of units that have such a file, the CDI specs by path, and the
-    PCI functions that Corral has bound to a driver. ``numbers`` are those of device files, as below /sys/dev; None in a snapshot, which
-    has no device files.
+    """The delivered devices. ``files``: the environment files by path. ``lists``: DeviceAllow= of their units. ``specs``: the CDI specs
+    by path. ``bound``: PCI functions that Corral bound. ``numbers``: device numbers of files, as below /sys/dev; None in a snapshot.
     """
 
     files: t.Mapping[str, t.Optional[str]]
@@ -69,10 +68,10 @@ class ObservedDevices(NamedTuple):
 
 
 class UnitDevices(NamedTuple):
-    """DeviceAllow= of a unit: as others than Corral wrote it, as it is now, and whether systemd's file of it is there. ``left_out``
-    are entries of others that cannot be set, ``reset_by`` is a file that empties the list after systemd's own, ``hidden_by`` one
-    that systemd reads in its place. ``there``: the unit exists. ``private`` and ``bound`` are its settings of PrivateDevices= and
-    BindPaths=.
+    """DeviceAllow= of a unit. ``own``: the entries that Corral did not write. ``now``: all entries. ``is_set``: systemd's live file of the
+    property exists. ``left_out``: entries of others that cannot be set as a property. ``reset_by``: a file that sorts after the live file
+    and empties the list. ``hidden_by``: a file that systemd reads in place of the live file. ``private``: settings of PrivateDevices=.
+    ``bound``: settings of BindPaths=. ``there``: the unit exists.
     """
 
     own: tuple[str, ...]
@@ -89,10 +88,10 @@ class UnitDevices(NamedTuple):
 def plan(host: Host, context: Context) -> Part:
     """The devices manager's part of the plan; nothing on a node where no device was ever granted."""
     found = context.workloads
-    ends = context.profile.cpu is None  # All grants end then (see the workloads manager), those of what runs too.
+    ends = context.profile.cpu is None  # Then all grants end, even while workloads run (see the workloads manager).
     granted = [grant for grant in context.grants if grant.devices and not ends]
     names = host.names(FOLDER)
-    # The file of a grant that ends may have been removed by hand: its list is taken back all the same.
+    # The environment file of an ended grant may have been removed by hand: the unit's list is taken back nevertheless.
     before = [grant for grant in found.checkpoint.grants if grant.devices] if found is not None else []
     ended = {device_delivery.env_file(one.workload, one.unit) for one in before} | files_of_lists(host)
     runs = {} if ends else device_lists.without_grant(host, before)
@@ -107,7 +106,7 @@ def plan(host: Host, context: Context) -> Part:
         seen = seen._replace(numbers=numbers_of(host, granted, devices, seen.lists.values()))
     changes = decide(found, granted, seen, hooks, runs)
     if context.run == "timer":
-        # A spec that cannot be written, such as in a folder that another program mounts, is to hold up nothing else.
+        # A spec that cannot be written (for example if another program mounts its folder) must not hold up other changes.
         changes = [
             one._replace(steps=tuple(map(as_optional, one.steps))) if one.subject.startswith(CDI_FOLDER) else one
             for one in changes
@@ -116,7 +115,7 @@ def plan(host: Host, context: Context) -> Part:
 
 
 def can_be_written(host: Host) -> bool:
-    """Whether a checkpoint of grants is written here: nothing is given that it does not have (see the workloads manager)."""
+    """Whether the workloads manager writes a checkpoint on this node: only devices of its grants are delivered."""
     return systemd.runs(host) and cgroup.unified(host)
 
 
@@ -127,8 +126,8 @@ def observe(
     specs: t.Mapping[str, t.Optional[str]],
     ended: t.Collection[str] = (),
 ) -> ObservedDevices:
-    """Look at what was delivered, and at the units that it was for or is to be for; ``ended`` are files that may be there no longer."""
-    # What a killed writer left beside a file is removed with it (Host.remove).
+    """The delivered devices as observed, and the units that have or are to have devices. ``ended``: files that may be gone already."""
+    # A temporary file that a killed writer left is removed with the file itself (Host.remove).
     names = dict.fromkeys(LEFT_BEHIND.sub(r"\1", name) for name in names)
     paths = [f"{FOLDER}/{name}" for name in names if name.endswith(device_delivery.ENDING)]
     there = frozenset(paths)
@@ -147,7 +146,7 @@ def observe(
 def numbers_of(
     host: Host, granted: t.Iterable[Grant], devices: t.Mapping[str, tuple[Device, ...]], lists: t.Iterable[UnitDevices]
 ) -> dict[str, str]:
-    """The numbers of the files of granted devices, and of those that units may open by their paths.
+    """The device numbers of the files of granted devices, and of the files that units may open by their paths.
 
     A granted device that is not found any more may still have its file, for example after the removal of its link or
     spec.
@@ -159,7 +158,7 @@ def numbers_of(
     paths += [entry.split()[0] for one in lists for entry in one.now if entry.startswith("/dev/")]
     found = {path: host.device(path) for path in dict.fromkeys(paths)}
     for one in lost:
-        # Its place, where it is known, tells whether another device has its name by now.
+        # If the place of the lost device is known, it tells whether the file belongs to another device by now.
         places = set(filter(is_place, one.keys))
         for path in one.files if places else ():
             if path.startswith(device_delivery.VFIO_FOLDER):
@@ -170,12 +169,12 @@ def numbers_of(
 
 
 def as_optional(step: Step) -> Step:
-    """A step whose failure is drift, found by the next observation."""
+    """The step as an optional step: its failure is drift, which the next observation finds."""
     return step._replace(optional=True)
 
 
 def listed(host: Host, files: systemd.UnitFiles, unit: str) -> UnitDevices:
-    """DeviceAllow= of a unit, and which devices its settings hide from it."""
+    """DeviceAllow= of a unit, and the settings that may hide devices from the unit."""
     settings, control = files.settings(unit, DEVICE_ALLOW), control_file(unit, DEVICE_ALLOW, runtime=True)
     own = device_allow.added_up((item for item in settings if item.file != control), unit)
     by_hand = set_by_hand(unit, DEVICE_ALLOW, settings)
@@ -204,9 +203,9 @@ def decide(
     hooks: t.Mapping[str, t.Any],
     runs: t.Mapping[str, device_lists.Run],
 ) -> list[Change]:
-    """The changes that deliver what is granted, take back what no longer is, and name what a holder misses.
+    """The changes that deliver granted devices, take back devices whose grants have ended, and name the missing devices of grants.
 
-    ``hooks`` are those of containers, by the names of their devices, ``runs`` those without a grant, by their files.
+    ``hooks``: the hooks of containers, by the names of CDI devices. ``runs``: the runs without a grant, by their environment files.
     """
     inventory = found.devices if found else None
     devices: t.Mapping[str, tuple[Device, ...]] = inventory.known if inventory else {}
@@ -217,7 +216,7 @@ def decide(
     needed = numbers_of_starting(found, delivered.values(), seen)
     undeclared = {one.id: one for one in devices.get("", ())}
     for path, several in delivered.items():
-        # A unit that is about to start does not start without its list; any other one is asked again by the next tick.
+        # A unit that is about to start does not start without its list; for any other unit the next tick asks systemd again.
         starting = is_starting(found, several)
         for grant, held in several:
             changes += missing(grant, inventory.devices if inventory else {}, undeclared)
@@ -237,7 +236,7 @@ def decide(
     for path in sorted(set(seen.files) - kept):
         changes += taken_back(path, seen)
     in_use = {key for grant in granted for one in grant.devices for key in one.keys}
-    # Which functions a run without a grant has is not known, nor does it have their group open at each moment.
+    # The functions of a run without a grant are not known, and the run may not have their IOMMU group open right now.
     unused = [] if runs else [address for address in seen.bound if address not in in_use]
     changes += map(device_drivers.given_back, unused)
     rows = device_specs.wanted_rows(granted, devices, seen.specs, hooks)
@@ -247,7 +246,7 @@ def decide(
 def numbers_of_starting(
     found: t.Optional[Workloads], delivered: t.Iterable[t.Sequence[Holder]], seen: ObservedDevices
 ) -> set[t.Optional[str]]:
-    """The numbers of what a unit gets that is about to start: it does not start where systemd leaves that open to another one."""
+    """The device numbers that starting units get: a unit does not start if systemd leaves one of them open to another unit."""
     numbers = seen.numbers or {}
     sole = (one for several in delivered if is_starting(found, several) for one in several)
     entries = (device_delivery.allowed(flat(one.held.devices), numbers, seen.bound) for one in sole)
@@ -263,9 +262,9 @@ def is_starting(found: t.Optional[Workloads], several: t.Sequence[Holder]) -> bo
 def missing(
     grant: Grant, devices: t.Mapping[str, tuple[Device, ...]], undeclared: t.Mapping[str, Device]
 ) -> list[Change]:
-    """A granted device that is gone or unhealthy. Nothing is taken from the workload, and no other one is given it.
+    """The items of granted devices that are gone or unhealthy. The workload keeps such a device, and no other workload gets it.
 
-    A run keeps what its resource does not have any more (``undeclared``) until it stops.
+    ``undeclared``: the devices that no resource has any more. A run keeps such a device until it stops.
     """
     found = {}
     for one in grant.devices:
@@ -300,7 +299,7 @@ def bound_then(
     seen: ObservedDevices,
     devices: t.Mapping[str, tuple[Device, ...]],
 ) -> t.Sequence[Setting]:
-    """BindPaths= of a unit once the workloads manager has written its drop-in, which is drift of its own where it is not there."""
+    """BindPaths= of a unit, as if the workloads manager's drop-in were in place: a missing drop-in is drift of that manager."""
     there = seen.lists.get(grant.unit)
     if there is None or need is None or not device_allow.is_private(there.private):
         return there.bound if there else ()
@@ -313,7 +312,7 @@ def bound_then(
 
 
 class Holder(NamedTuple):
-    """A grant, and what is known of its devices."""
+    """A grant, and its devices as found on the node."""
 
     grant: Grant
     held: Held
@@ -322,10 +321,9 @@ class Holder(NamedTuple):
 def of_files(
     granted: t.Iterable[Grant], declared: t.Container[str], devices: t.Mapping[str, tuple[Device, ...]]
 ) -> dict[str, list[Holder]]:
-    """The grants by the files with their environment.
+    """The grants by their environment files.
 
-    A unit has several while it still runs under an earlier name of its workload: that of its next start, which is ``declared``, is the
-    first one.
+    A unit has several while it still runs under an earlier name of its workload. First comes the ``declared`` name, for the next start.
     """
     found: dict[str, list[Holder]] = {}
     for grant in sorted(granted, key=lambda one: one.workload not in declared):
@@ -343,8 +341,9 @@ def given(
     needed: t.AbstractSet[t.Optional[str]],
     bound: t.Sequence[Setting],
 ) -> list[Change]:
-    """The environment of a workload in its ``files``, which is for its next start, and what its unit may open, which has the devices of
-    all its grants. ``needed`` are the numbers of what a unit gets that is about to start. ``bound`` is what it sees beside its own /dev.
+    """The changes of a unit's environment ``files``, which name the devices of the first grant, and of its list, for all grants.
+
+    ``needed``: the device numbers that starting units get. ``bound``: the unit's settings of BindPaths=.
     """
     grant, own = several[0]
     told = {file: environment_steps(file, own.devices, seen) for file in files}
@@ -364,12 +363,12 @@ def given(
         changes, change = [optional_but_takes(one) for one in changes], optional_but_takes(change, must=must)
     changes += [change] if change is not None else []
     changes += [left_out_change(grant.unit, entry) for entry in there.left_out]
-    # A link leads nowhere without the file.
+    # Both links and files must be visible: a link leads nowhere without its file.
     return changes + hidden_change(grant.unit, there, device_delivery.names_of(flat(own.devices)), bound)
 
 
 def optional_but_takes(change: Change, *, must: bool = True) -> Change:
-    """A change whose steps may fail. With ``must``, the steps that take something away may not fail."""
+    """The change with steps that may fail. With ``must``, the steps that take something away may not fail."""
     steps = (step if must and step.phase == TAKE else as_optional(step) for step in change.steps)
     return change._replace(steps=tuple(steps))
 
@@ -377,8 +376,9 @@ def optional_but_takes(change: Change, *, must: bool = True) -> Change:
 def kept_in_list(
     now: t.Sequence[str], wanted: t.Sequence[str], numbers: t.Mapping[str, str], to_make: t.Collection[str]
 ) -> t.Sequence[str]:
-    """The list with which a unit opens what it opens ``now`` and is to open: ``now`` itself where that is all. The files ``to_make`` are
-    there only later.
+    """The list between taking and giving: the entries of ``now`` that open only what is ``wanted``; ``now`` itself if these are all.
+
+    Entries of the files ``to_make`` are left out: these files exist only later.
     """
     codes = {code_of(one, numbers) for one in wanted} | {None}
     later = {one for one in (*now, *wanted) if one.split(maxsplit=1)[0] in to_make}
@@ -390,27 +390,27 @@ def kept_in_list(
 
 
 def code_of(entry: str, numbers: t.Mapping[str, str]) -> t.Optional[str]:
-    """The number that an entry of a list opens now, as below /sys/dev; None where it is not known."""
+    """The device number that an entry of a list opens now, as below /sys/dev; None if it is not known."""
     path = entry.split(maxsplit=1)[0]
     return path[len("/dev/") :] if path.startswith(device_allow.NUMBERS) else numbers.get(path)
 
 
 def environment_steps(path: str, devices: t.Mapping[str, t.Sequence[Device]], seen: ObservedDevices) -> list[Step]:
-    """The writes of a file with the environment of a workload: the variables for its devices."""
+    """The steps that write a workload's environment file: the variables for its devices."""
     now = seen.files.get(path)
     kept, text = device_delivery.kept_text(now, devices), device_delivery.env_text(devices)
     return make_step.take_and_give(partial(make_step.file, path, mode=0o644), now, kept, text, TOLD)
 
 
 def environment_change(grant: Grant, path: str, steps: t.Iterable[Step], seen: ObservedDevices) -> Change:
-    """The file with the environment of a workload."""
+    """The change of a workload's environment file."""
     actual = None if seen.files.get(path) is None else "others, or changed by hand"
     reason = "its environment names what it was granted"
     return Change(NAME, path, "content", actual, shown(grant), reason, path, tuple(steps))
 
 
 def environment_of_another(grant: Grant, path: str) -> Change:
-    """The file that systemd reads for a unit with a backslash in its name, and that another unit with devices has."""
+    """The item of a unit with a backslash in its name for which systemd reads the environment file of another unit with devices."""
     other = device_delivery.unit_of(path[len(FOLDER) + 1 :])
     reason = f"systemd reads the same environment file for {other}: rename one of the two"
     return Change(
@@ -419,15 +419,15 @@ def environment_of_another(grant: Grant, path: str) -> Change:
 
 
 def wanted_list(seen: UnitDevices, granted: t.Iterable[str]) -> tuple[str, ...]:
-    """DeviceAllow= of a unit: what its own files say and what it was granted."""
+    """DeviceAllow= of a unit: the entries of its own files, and the entries of its grants."""
     given = list(granted)
     return tuple(dict.fromkeys([*seen.own, *given, *([device_allow.MARK] if given else [])]))
 
 
 def allow_change(unit: str, seen: UnitDevices, kept: t.Sequence[str], wanted: t.Sequence[str]) -> t.Optional[Change]:
-    """What a unit may open: what its own files say and what it was granted.
+    """The change of a unit's list.
 
-    A list that is the same is set again where less is ``kept`` meanwhile: systemd looks up then what is bound.
+    An unchanged list is set again if less is ``kept`` meanwhile: then systemd looks up the devices that were bound since.
     """
     if set(seen.now) == set(wanted) and kept is seen.now:
         return None
@@ -455,7 +455,7 @@ def allow_change(unit: str, seen: UnitDevices, kept: t.Sequence[str], wanted: t.
 
 
 def left_out_change(unit: str, entry: str) -> Change:
-    """An entry of others that Corral's list, which takes the place of theirs, cannot have."""
+    """The item of an entry in the unit's own files that cannot be in Corral's list, which replaces the unit's own list."""
     reason = "systemd takes the list as a whole and without specifiers: write this entry as a path in /dev, char-NAME or block-NAME"
     return Change(
         NAME, unit, f"{DEVICE_ALLOW} {entry}", "left out", entry, reason, unit, (), UNCHANGEABLE, "next start"
@@ -463,7 +463,7 @@ def left_out_change(unit: str, entry: str) -> Change:
 
 
 def hidden_change(unit: str, seen: UnitDevices, paths: t.Sequence[str], bound: t.Sequence[Setting]) -> list[Change]:
-    """Devices that the unit does not see in its own /dev, with what is ``bound`` there."""
+    """The item of devices that a unit does not see in its private /dev; ``bound``: the unit's settings of BindPaths=."""
     hidden = ", ".join(device_allow.hidden(paths, seen.private, bound))
     if not hidden:
         return []
@@ -479,14 +479,14 @@ def hidden_change(unit: str, seen: UnitDevices, paths: t.Sequence[str], bound: t
 
 
 def taken_back(path: str, seen: ObservedDevices) -> list[Change]:
-    """The end of what was delivered to a workload. A unit that starts meanwhile is told of nothing."""
+    """The change that takes back all devices of an environment file's workload. A unit that starts meanwhile gets an empty environment."""
     unit = device_delivery.unit_of(path[len(FOLDER) + 1 :])
     there = seen.lists.get(unit)
     steps: list[Step] = []
     text = seen.files[path]
     if unit and device_delivery.given_ids(text):
         steps.append(make_step.file(path, device_delivery.env_text({}), TAKE, TOLD, mode=0o644))
-    # Also where a change by hand took it from systemd's files: a reload may leave what the kernel was told of a unit that runs.
+    # Even if systemd's file of the list was removed by hand: after a reload a running unit may still have the list in the kernel.
     if there is not None:
         own = "\n".join(there.own)
         steps.append(make_step.unit_property(unit, DEVICE_ALLOW, own, TAKE, OPENED, optional=True))
@@ -498,7 +498,7 @@ def taken_back(path: str, seen: ObservedDevices) -> list[Change]:
 
 
 def lost_grant(name: str, path: str) -> Change:
-    """A run whose grant is lost: which devices it has is not made up, and no other workload gets what it may have."""
+    """The item of a run whose grant is lost. Its devices are not guessed, and no other workload gets a device that it may have."""
     reason = f"it keeps what it has until it stops, and no other workload gets that: stop {name}, and start it after the next tick"
     return Change(
         NAME, name, "grant", "lost", "devices", reason, path, (), UNCHANGEABLE, "next start", "service restart"
@@ -510,11 +510,11 @@ def shown(grant: Grant) -> str:
     return ", ".join(dict.fromkeys(f"{one.resource} {one.id}" for one in grant.devices))
 
 
-# Its entry for the registry
+# The entry for the registry
 
 
 def key_of(change: Change, declared: Profile) -> str:
-    """The key of the workload that a change is about, as far as its subject shows it: a unit, the file of one, or a workload."""
+    """The key of a change's workload, if its subject shows the workload: as a unit, the file of a unit, or a name."""
     file = change.subject.rpartition("/")[2] if change.subject.startswith(FOLDER) else ""
     unit = device_delivery.unit_of(file) or change.subject
     name = (file.removesuffix(f".workload{device_delivery.ENDING}") or change.subject.partition(" ")[0]).partition(":")[
@@ -527,7 +527,7 @@ def key_of(change: Change, declared: Profile) -> str:
 
 
 def on_removal(host: Host, removed: t.Container[str], dummy_back: bool) -> tuple[Change, ...]:
-    """Everything that was delivered is taken back; with the agent alone what its program does at the start of a container."""
+    """The changes that take back all devices. If the agent is removed without this manager: the changes that remove the agent's hooks."""
     if NAME not in removed:
         return device_specs.without_program(device_specs.specs_of(host)) if AGENT in removed else ()
     seen = observe(host, (), host.names(FOLDER), device_specs.specs_of(host), files_of_lists(host))
@@ -537,12 +537,12 @@ def on_removal(host: Host, removed: t.Container[str], dummy_back: bool) -> tuple
 
 
 def files_of_lists(host: Host) -> set[str]:
-    """The files of the units that have a list by Corral: it tells of itself when the file and the checkpoint are gone."""
+    """The environment files of the units with a list by Corral. The list is marked as Corral's, even if file and checkpoint are gone."""
     return {device_delivery.env_file("", unit) for unit in device_lists.marked(host)}
 
 
 def status_files(dummy_host: Host) -> tuple[str, ...]:
-    """What ticks keep for the next boot."""
+    """The files that ticks keep for the next boot."""
     return (state.PCI_USED,)
 
 

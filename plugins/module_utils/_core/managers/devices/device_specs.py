@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The CDI specs of grants: what containers get, and the hooks that give those of pods their limits.
+"""The CDI specs of grants: the devices that containers get, and the hooks that set the limits of pods' containers.
 
 A part of the devices manager.
 """
@@ -39,13 +39,13 @@ def specs_of(host: Host) -> dict[str, t.Optional[str]]:
 def hooks_of_pods(host: Host, context: Context, specs: t.Mapping[str, t.Optional[str]]) -> dict[str, t.Any]:
     """The hooks that give the containers of pods their limits, by the names of the containers' CDI devices.
 
-    A run whose pod is declared no longer keeps those that it has (in ``specs``): a container of it may start again.
+    A running pod that is no longer declared keeps its hooks in ``specs``: one of its containers may start again.
     """
     found = context.workloads
     needs = {need.workload.name: need for need in found.needs} if found else {}
     pods = [one for one in context.grants if one.workload not in needs or needs[one.workload].workload.containers]
     if not pods or not host.exists(LAUNCHER):
-        return {}  # The hook is the agent's program.
+        return {}  # The hooks run the agent's program.
     from ...model.workload import container_limits
 
     memory = context.topology.machine_memory_kib
@@ -74,7 +74,7 @@ def wanted_rows(
     specs: t.Mapping[str, t.Optional[str]],
     hooks: t.Mapping[str, t.Any],
 ) -> dict[str, dict[str, t.Any]]:
-    """The rows of the CDI specs by version. A container whose device is not there has none, and does not start without that."""
+    """The wanted rows of the CDI specs, by version. A container with a missing device may have no row: then it does not start."""
     before = [device_delivery.spec_of(text) for text in specs.values()]
     rows: dict[str, dict[str, t.Any]] = {}
     withheld: set[str] = set()
@@ -97,9 +97,9 @@ def with_hooks(rows: dict[str, dict[str, t.Any]], hooks: t.Mapping[str, t.Any]) 
 
 
 def fitting(rows: t.Mapping[str, t.Mapping[str, t.Any]]) -> dict[str, dict[str, t.Any]]:
-    """The rows, each by the version that its name and its edits need. One that is no device of CDI, or has no edits, is left out:
+    """The rows, each by the version that its name and its edits need.
 
-    engines would ignore the whole spec.
+    A row with an invalid name or invalid edits, or without edits, is left out: engines would ignore the whole spec.
     """
     found: dict[str, dict[str, t.Any]] = {}
     for version, own in rows.items():
@@ -114,7 +114,7 @@ def fitting(rows: t.Mapping[str, t.Mapping[str, t.Any]]) -> dict[str, dict[str, 
 
 
 def without_own_hooks(edits: t.Any) -> dict[str, t.Any]:
-    """What a spec has for a container, without Corral's hook, which is added each time. Empty for what Corral did not write."""
+    """The edits of a container without Corral's hook, which is added anew each time. Empty for edits in another form."""
     if not isinstance(edits, dict):
         return {}
     hooks = edits.get("hooks")
@@ -124,14 +124,14 @@ def without_own_hooks(edits: t.Any) -> dict[str, t.Any]:
 
 
 def own_hooks(edits: t.Any) -> list[t.Any]:
-    """The hooks that set limits among what a spec says of a container."""
+    """Corral's hooks among the edits of a container: they set its limits."""
     hooks = edits.get("hooks") if isinstance(edits, dict) else None
     rows = hooks if isinstance(hooks, list) else []
     return [one for one in rows if isinstance(one, dict) and one.get("path") == LAUNCHER]
 
 
 def spec_names(grant: Grant) -> dict[str, list[GrantedDevice]]:
-    """The devices of a grant by their names in the CDI spec: as a whole, and of each container of a pod."""
+    """The devices of a grant by the names of CDI devices: one name for the whole grant, and one for each container of a pod."""
     rows = {device_delivery.cdi_name(grant.workload): list(grant.devices)}
     for container in sorted({one.container for one in grant.devices} - {""}):
         own = [one for one in grant.devices if one.container == container]
@@ -142,9 +142,9 @@ def spec_names(grant: Grant) -> dict[str, list[GrantedDevice]]:
 def spec_rows(
     grant: Grant, devices: t.Mapping[str, tuple[Device, ...]], before: t.Iterable[Spec]
 ) -> t.Iterator[tuple[str, str, t.Any]]:
-    """The rows of a grant in the CDI specs: the name of a device, the version that it needs, and what a container gets with it.
+    """The rows of a grant in the CDI specs: the name of a CDI device, the version that it needs, and its edits.
 
-    A container of which a device is missing keeps its row and does not start, unless a file in that row is another device by now.
+    If a device is missing, the row of ``before`` stays (unless a file in it is another device by now), and the container does not start.
     """
     known = {name: (one.version, without_own_hooks(edits)) for one in before for name, edits in one.rows.items()}
     for name, own in spec_names(grant).items():
@@ -156,7 +156,7 @@ def spec_rows(
 
 
 def spec_changes(before: t.Mapping[str, t.Optional[str]], rows: t.Mapping[str, t.Mapping[str, t.Any]]) -> list[Change]:
-    """The CDI specs, which container engines read at each start of a container: one for each version that is needed."""
+    """The changes of the CDI specs, one spec for each version that is needed. Container engines read them at each start of a container."""
     wanted = {
         device_delivery.cdi_file(version): device_delivery.spec_text(version, own) for version, own in rows.items()
     }
@@ -175,7 +175,7 @@ def spec_changes(before: t.Mapping[str, t.Optional[str]], rows: t.Mapping[str, t
 
 
 def conflicts(granted: t.Iterable[Grant], devices: t.Mapping[str, tuple[Device, ...]]) -> list[str]:
-    """Variables of which the devices of a container say several values."""
+    """Notes on variables to which the devices of a container give different values."""
     found = []
     for grant in granted:
         for name, own in spec_names(grant).items():
@@ -186,7 +186,7 @@ def conflicts(granted: t.Iterable[Grant], devices: t.Mapping[str, tuple[Device, 
 
 
 def without_program(specs: t.Mapping[str, t.Optional[str]]) -> tuple[Change, ...]:
-    """The CDI specs without Corral's hooks: no container could start with a hook whose program is gone."""
+    """The changes that remove Corral's hooks from the CDI specs: no container could start with a hook whose program is gone."""
     found: list[Change] = []
     for path, text in specs.items():
         spec = device_delivery.spec_of(text)

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Garbage collection in the tick: its units, the open items of its last passes, and other programs that collect here.
+"""The gc manager: its units, the open items of the last passes, and other programs that collect garbage on this node.
 
-Its own unit decides what is removed, and when (gc/gc_pass.py): this manager does not call Podman.
+The passes decide what is removed, and when (gc/gc_pass.py): this manager does not call Podman.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def plan(host: Host, context: Context) -> Part:
 
 
 def observe(host: Host, context: Context, gc: GC) -> ObservedPasses:
-    """Read the units and the last passes' results."""
+    """The units and the last passes' results as observed."""
     return ObservedPasses(
         pass_timer.observe(host, context, OWN, gc_units.period(gc)),
         items(state.read_json(host, state.GC_DRIFT) if state.there(host, state.GC_DRIFT) else []),
@@ -151,7 +151,7 @@ def status_files(host: Host) -> tuple[str, ...]:
 
 
 def key_of(change: Change, dummy_declared: Profile) -> str:
-    """The profile's key for a change: that of images or containers for an open item of a pass, else the section."""
+    """The profile's key for a change: gc.images or gc.containers for an open item of a pass, else the section gc."""
     if change.subject == "containers":
         return "gc.containers"
     return "gc.images" if change.property in ("images", "disk use") or change.subject == "images" else "gc"

@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """The kubelet manager: a kubelet's configuration.
 
-A drop-in of Corral's own where the kubelet has --config-dir, else the lines of single keys in its --config. The kubelet is restarted
-only where the configuration in force changes, and by no tick but one that finishes what a run began.
+Corral writes a drop-in if the kubelet has --config-dir, else the lines of single keys in its --config. A run restarts the kubelet
+only if the configuration in force changes, or hugepages make a state file unfit. A tick only starts it again after an interrupted run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .kubelet_places import DRAINED, DUE, KEPT, NAME, WRITES
 
 
 def plan(host: Host, context: Context) -> Part:
-    """The kubelet manager's part of the plan. A node without the section loads nothing more for this."""
+    """The kubelet manager's part of the plan. Most profiles without the section load no other module of this manager."""
     if context.profile.kubelet is not None:
         from . import kubelet_plan
 
@@ -43,25 +43,25 @@ def plan(host: Host, context: Context) -> Part:
 
 
 def reserves_pools(part: Part, context: Context) -> bool:
-    """Whether the kubelet reserves what the pools need once this part is executed, or others than Corral have the say in that.
+    """Whether the kubelet reserves the CPUs that the pools need once this part is executed; True if only others configure it.
 
-    It does not where a flag wins, say, or something stands against changing this kubelet, or it runs with files that it has not read.
+    False if, for example, a flag overrides the file, Corral cannot change this kubelet, or the kubelet has not read its files.
     """
     if context.profile.kubelet is None and not part.owned:
-        return True  # What an earlier profile configured goes back to what others do.
+        return True  # Only others configure this kubelet, at the latest after this part.
     from ...model.kubelet.kubelet_wanted import RESERVED_CPUS
     from ...model.kubelet.state_files import CPU
 
     reserves = [one for one in part.changes if one.subject == RESERVED_CPUS]
     steps = [step for change in part.changes for step in change.steps]
     starts = any(one.target == UNIT and one.value == "start" for one in steps)
-    # A kubelet that is stopped starts without the state file that this run sets aside.
+    # A kubelet that does not run will start without the state file that this run sets aside.
     aside = any(one.target.endswith(f"/{CPU.file}") and one.value is None for one in steps)
     return all(one.steps for one in reserves) and bool(reserves or starts or aside)
 
 
 def with_pools(part: Part, context: Context) -> Part:
-    """The part, where the kubelet reserves other CPUs than the pools need with those that system services have meanwhile."""
+    """The part. If the pools cannot be as declared beside the kubelet's reserve, items also name the CPUs of system services."""
     if context.declared_pools is None:
         return part
     from ...model.kubelet.kubelet_wanted import RESERVED_CPUS
@@ -76,7 +76,7 @@ def with_pools(part: Part, context: Context) -> Part:
 
 
 def pools_change(host: Host, context: Context) -> bool:
-    """Whether hugepages may become others by this profile, or go back to what they were."""
+    """Whether this profile may change pools of hugepages, or restore their originals."""
     return bool(context.profile.memory.hugepages) or any(
         record.before.kind == "pool" for record in state.records(host)[0]
     )
@@ -90,7 +90,7 @@ def is_held(host: Host) -> bool:
 
 
 def on_removal(host: Host, removed: t.Container[str], goes_back: bool) -> tuple[Change, ...]:
-    """The kubelet goes back to what others configure."""
+    """The changes after which only others configure the kubelet."""
     if NAME not in removed or not is_held(host):
         return ()
     from . import kubelet_removal

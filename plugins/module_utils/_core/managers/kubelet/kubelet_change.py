@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """The change of a kubelet's configuration without a crash loop: which state files have to go, and the steps in their order.
 
-drain → stop → set the state files aside that the kubelet would refuse → write → start → healthy, Ready → resume. A step that is refused undoes
-all of them (pipeline/applying.py): the files come back, and the kubelet starts with what it had.
+drain → stop → set the state files aside that the kubelet would refuse → write → start → healthy, Ready → resume. If a step fails, all steps
+are undone (pipeline/applying.py): the files come back, and the kubelet starts with its former configuration.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .kubelet_obstacles import acts
 from .kubelet_places import DRAINED, DUE, NAME
 
 HEALTHZ_ADDRESS, HEALTHZ_PORT = "127.0.0.1", 10248
-# A word of each cause, by what the refusal says.
+# Words in a refusal, and the name of its cause.
 CAUSES = (
     ("differs from state checkpoint policy", "policy"),
     ("reserved cpus", "reserved"),
@@ -46,7 +46,7 @@ WAY_OUT_OF_LEAVING = (
 
 
 class RefusedFile(NamedTuple):
-    """A state file that the kubelet would not start with: its path and text, and the refusal."""
+    """A state file with which the kubelet would not start, and the refusal."""
 
     path: str
     text: str
@@ -55,9 +55,9 @@ class RefusedFile(NamedTuple):
 
 
 class StateFiles(NamedTuple):
-    """The state files that would be refused under a configuration; the containers that run, and those with exclusive CPUs or memory.
+    """The state files under a configuration: the ``refused`` files, and the paths of ``absent`` files.
 
-    ``absent`` are the state files that are not there.
+    If some are refused: the ``running`` containers, and the pods to which refused files have ``assigned`` CPUs or memory.
     """
 
     refused: tuple[RefusedFile, ...] = ()
@@ -69,8 +69,8 @@ class StateFiles(NamedTuple):
 class Transition(NamedTuple):
     """How the kubelet gets from the configuration ``now`` to ``then``: the keys that change, and what becomes of the state files.
 
-    ``unfit``: no key changes, but hugepages make a state file unfit. ``hook`` drains the node ("none": nothing does; None: nothing says
-    how); where it ``may_fail`` the change goes on all the same.
+    ``unfit``: no key changes, but hugepages make a state file unfit. ``hook``: the program that drains the node ("none": continue
+    without draining; None: not declared). ``may_fail``: the change goes on even if the hook fails.
     """
 
     now: Config
@@ -83,16 +83,16 @@ class Transition(NamedTuple):
 
     @property
     def restarts(self) -> bool:
-        """Whether the kubelet has to start again; one that is stopped stays so, unless a run that was ended has stopped it."""
+        """Whether a running kubelet has to start again. A stopped kubelet is not started, unless an interrupted run stopped it."""
         return bool(self.differences) or self.unfit
 
 
 def transition(
     host: Host, seen: ObservedKubelet, then: Config, hook: t.Optional[str], context: Context, keys: t.Any = None
 ) -> Transition:
-    """The transition to a configuration: for the section, its removal and the way back.
+    """The transition from the configuration in force to ``then``.
 
-    ``keys`` are those that a tick compares, which reads no state files then (None: all).
+    ``keys``: the keys that a tick compares, without reading state files (None: compare all keys, and read the state files).
     """
     now = effective(seen.layers, seen.flags)
     differences = tuple(kubelet_drift.changing(now, then, keys))
@@ -102,13 +102,13 @@ def transition(
         as_it_is = seen._replace(machine=seen.machine._replace(numa=kubelet_state.totals(context.topology)))
         before = {one.path for one in state_under(host, as_it_is, now, context).refused}
         unfit = any(one.path not in before for one in after.refused)
-    if context.goes_back:  # What is not confirmed may have cut the node off from what drains it.
+    if context.goes_back:  # The unconfirmed profile may have cut the node off, so that the hook fails.
         return Transition(now, then, differences, after, unfit, hook or "none", may_fail=True)
     return Transition(now, then, differences, after, unfit, hook, may_fail=False)
 
 
 def state_under(host: Host, seen: ObservedKubelet, config: Config, context: Context) -> StateFiles:
-    """What a configuration makes of the state files."""
+    """The state files under a configuration, and the pods that would lose CPUs or memory with refused files."""
     root = seen.places.root_dir
     cpu_file, cpus = kubelet_state.inspect_cpus(host, root, config, context.topology)
     memory_file, memory = kubelet_state.inspect_memory(host, root, config, seen.machine.numa)
@@ -131,7 +131,7 @@ def state_under(host: Host, seen: ObservedKubelet, config: Config, context: Cont
 
 
 def problems(state: StateFiles, hook: t.Optional[str], way_out: str = WAY_OUT) -> list[Problem]:
-    """A change that would take CPUs or memory away from pods, without a word about that."""
+    """The problem of a change that takes CPUs or memory from pods while the profile says nothing about draining the node."""
     if not (state.refused and state.assigned) or hook is not None:
         return []
     pods = ", ".join(state.assigned[:NAMED]) + (" …" if len(state.assigned) > NAMED else "")
@@ -144,7 +144,7 @@ def problems(state: StateFiles, hook: t.Optional[str], way_out: str = WAY_OUT) -
 
 
 def standing_notes(seen: ObservedKubelet, after: StateFiles, context: Context) -> list[str]:
-    """What is to be known of a kubelet that runs on: that it could not start again, or that it has not counted hugepages."""
+    """Notes on a kubelet that runs on: it could not start again, or it has not counted the present hugepages."""
     if seen.process is None:
         return []
     found = [f"the kubelet would not start again with {one.path}: {one.refusal}" for one in after.refused]
@@ -156,7 +156,7 @@ def standing_notes(seen: ObservedKubelet, after: StateFiles, context: Context) -
 
 
 def aside(state: StateFiles, now: float) -> list[Step]:
-    """Set the refused files aside, with the cause and the time in their names."""
+    """The steps that set the refused files aside, with the cause and the time in their new names."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
     steps = []
     for order, one in enumerate(state.refused):
@@ -167,7 +167,7 @@ def aside(state: StateFiles, now: float) -> list[Step]:
 
 
 def cause(refusal: str) -> str:
-    """One word for a refusal."""
+    """The cause of a refusal as one word."""
     return next((word for text, word in CAUSES if text in refusal), "unreadable")
 
 
@@ -177,7 +177,7 @@ def stops(seen: ObservedKubelet) -> bool:
 
 
 def readiness(host: Host, seen: ObservedKubelet) -> tuple[list[Step], list[str]]:
-    """The step that waits until the node is Ready again; a note instead where it is not now, or where that cannot be asked."""
+    """The step that waits until the node is Ready again. If the node is not Ready now, or this is unknown, a note instead."""
     kubeconfig = seen.places.flags.get("kubeconfig", "")
     if not kubeconfig or seen.process is None:
         return [], []
@@ -192,22 +192,22 @@ def readiness(host: Host, seen: ObservedKubelet) -> tuple[list[Step], list[str]]
 def restart(
     host: Host, seen: ObservedKubelet, move: Transition, context: Context, refusals: t.Sequence[Problem]
 ) -> tuple[list[Step], list[str]]:
-    """The steps around the write of a configuration, and what is not checked after them.
+    """The steps around the write of a configuration, and notes on checks that are left out.
 
-    A kubelet that does not run is not started: it reads the configuration when it starts. Only a run that takes the steps asks the API
-    server whether the node is Ready, and none that goes back.
+    A kubelet that does not run is not started: it reads the configuration at its next start. A run asks the API server whether the node
+    is Ready only if it takes the steps, and does not return to an earlier profile.
     """
     state = move.after
     if not stops(seen):
         return aside(state, context.now), []
     asks = acts(seen, context) and not refusals and not context.goes_back
     ready, unasked = readiness(host, seen) if asks else ([], [])
-    loses = state.refused and state.running  # Pods could lose what they have.
+    loses = state.refused and state.running  # Pods could lose their CPUs or memory.
     hook = move.hook if move.hook != "none" and loses else None
     steps = [make_step.file(DUE, "", CLAIM, -20)]
     if hook:
         steps.append(make_step.hook(hook, "drain", CLAIM, -10)._replace(optional=move.may_fail))
-    # What the new kubelet makes is of the new configuration: an undo removes it, for the one before would refuse it.
+    # The kubelet makes absent state files anew. With these steps an undo removes them: the former configuration would not fit them.
     made = [make_step.file(path, None, STOP, 70 + order) for order, path in enumerate(state.absent)]
     steps += [make_step.unit(kubelet_unit.UNIT, "stop", STOP, 50), *aside(state, context.now), *made]
     steps.append(make_step.unit(kubelet_unit.UNIT, "start", START, 50))
@@ -218,13 +218,13 @@ def restart(
 
 
 def finish(hook: str) -> list[Step]:
-    """The steps after a change: what was drained resumes. Where that fails the change stays, and the drain is drift."""
+    """The steps after a change: the hook resumes the node. If the hook fails the change stays, and the drained node is drift."""
     resume = [make_step.hook(hook, "resume", DECLARE, -20)._replace(optional=True)] if hook else []
     return [*resume, make_step.file(DUE, None, DECLARE, -10)]
 
 
 def unfinished(seen: ObservedKubelet, *, by_tick: bool) -> list[Change]:
-    """What a run that was ended left to do. A tick has started the kubelet again, and leaves the rest to a run."""
+    """The items of a change that an interrupted run left unfinished. A tick starts the kubelet before it plans; the rest needs a run."""
     if not seen.due:
         return still_drained(seen, by_tick=by_tick)
     reason = "a run was ended while it changed the kubelet" + (": roll the profile out again" if by_tick else "")
@@ -236,7 +236,7 @@ def unfinished(seen: ObservedKubelet, *, by_tick: bool) -> list[Change]:
 
 
 def still_drained(seen: ObservedKubelet, *, by_tick: bool) -> list[Change]:
-    """A node whose hook has drained it and has not resumed it: a run was ended, the machine with it, or the hook failed."""
+    """The item of a node that a hook drained and did not resume: the run or the machine was stopped, or the hook failed."""
     hook, said = seen.drained
     if not hook:
         return []
@@ -247,7 +247,7 @@ def still_drained(seen: ObservedKubelet, *, by_tick: bool) -> list[Change]:
 
 
 def health_address(config: Config) -> str:
-    """ADDRESS:PORT of the kubelet's healthz; "" where it is turned off."""
+    """ADDRESS:PORT of the kubelet's healthz; "" if healthz is turned off."""
     port, address = config.get("healthzPort"), config.get("healthzBindAddress") or HEALTHZ_ADDRESS
     if port == 0:
         return ""
@@ -256,7 +256,7 @@ def health_address(config: Config) -> str:
 
 
 def sizing_notes(host: Host, move: Transition, seen: ObservedKubelet) -> list[str]:
-    """What pods may have afterwards, where that changes; and reserves that are in use already."""
+    """Notes on allocatable amounts of pods that change, and on reserves that are smaller than what runs beside pods uses."""
     before, after = (kubelet_sizing.sizing(config, seen.machine) for config in (move.now, move.then))
     changed = [
         f"allocatable {new.resource} of the kubelet: {new.about(old.allocatable)} -> {new.about(new.allocatable)} (of {new.about(new.capacity)})"

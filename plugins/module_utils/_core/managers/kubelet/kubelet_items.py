@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The items of a kubelet's plan beside those of single keys: what differs, where, and why."""
+"""The items of Corral's file, state files, overridden keys, and files that the kubelet has not read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .kubelet_target import Target
 
 
 def file_item(seen: ObservedKubelet, then: Target, steps: t.Sequence[Step], when: t.Any, disruption: t.Any) -> Change:
-    """The item of Corral's file, or of the lines in others'."""
+    """The item of Corral's drop-in, or of the lines in a file of others."""
     actual, wanted = seen.texts.get(seen.own), then.text
     reason = "the kubelet's keys that the profile declares"
     if not seen.dropin:
@@ -62,10 +62,10 @@ def overridden_item(host: Host, one: Difference) -> Change:
 
 
 def older_than_files(host: Host, seen: ObservedKubelet, context: Context) -> list[Change]:
-    """The item of a kubelet that has not read its files: it began before they were changed, and nothing else restarts it.
+    """The item of a kubelet that has not read its files: they were changed after its start, and this plan does not restart it.
 
-    Where the pools keep to what it reserves, a state file that does not fit its files counts as well, also of a kubelet that does not
-    run: it would not start.
+    If the pools keep to what the kubelet reserves, a state file that does not fit the files gives the item too, even if the kubelet
+    does not run: it would not start.
     """
     newer = kubelet_node.newer_files(host, seen.process, seen.places, seen.layers)
     if newer:

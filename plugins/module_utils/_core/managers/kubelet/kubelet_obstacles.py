@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What this run may change of the kubelet, and what stands against changing it."""
+"""Whether this run may change the kubelet, and the problems that stand against a change."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ NO_RESTART = f"{NO_ACT}: roll the profile out again"
 
 
 def acts(seen: ObservedKubelet, context: Context) -> bool:
-    """Whether this run may change the kubelet: no tick, whose unit may write none of its files, and which has no network.
+    """Whether this run may change the kubelet. A tick may not: its unit has no network and may not write the kubelet's files.
 
-    At boot it may, as long as the kubelet does not run.
+    The run at boot may as long as the kubelet does not run.
     """
     return seen.process is None if context.run == "boot" else not context.in_tick
 
 
 def refused(found: tuple[Problem, ...], subject: str, location: str, owned: frozenset[str] = frozenset()) -> Part:
-    """Nothing can be said of the kubelet's keys, and a profile that is not in force yet is refused."""
+    """The part if the kubelet's keys cannot be planned: an unknown item, and problems for which a new profile is refused."""
     reason = "; ".join(problem.message for problem in found)
     return Part((Change(NAME, subject, "keys", None, None, reason, location, (), UNKNOWN),), owned, problems=found)
 
 
 def obstacles(seen: ObservedKubelet) -> t.Iterator[Problem]:
-    """What stands against changing this kubelet at all."""
+    """The problems for which Corral cannot change this kubelet at all."""
     for line in seen.wrong:
         yield Problem("kubelet", None, f"{line}: correct that first")
     if not seen.own:
@@ -60,7 +60,7 @@ def obstacles(seen: ObservedKubelet) -> t.Iterator[Problem]:
 
 
 def wrong_version(seen: ObservedKubelet) -> t.Iterator[Problem]:
-    """A kubelet whose version is not known, or too old."""
+    """The problem of a kubelet whose version is not known, or too old."""
     version = seen.machine.version
     if version is None:
         yield Problem("kubelet", None, f"its version is not known ({seen.version_error}): correct that first")
@@ -70,7 +70,7 @@ def wrong_version(seen: ObservedKubelet) -> t.Iterator[Problem]:
 
 
 def stopped_for_good(host: Host, seen: ObservedKubelet) -> t.Iterator[Problem]:
-    """A kubelet that runs, and that could not be started again once it is stopped."""
+    """The problem of a running kubelet that could not be started again after a stop."""
     why = kubelet_unit.cannot_start(host) if seen.process is not None else ""
     if why:
         yield Problem(
@@ -79,13 +79,13 @@ def stopped_for_good(host: Host, seen: ObservedKubelet) -> t.Iterator[Problem]:
 
 
 def no_restart(host: Host, seen: ObservedKubelet) -> str:
-    """Why a tick leaves a key as it is, and the way out: a rollout, where it would not be refused."""
+    """Why a tick does not change a key, and the way out: a rollout, or why a rollout would be refused too."""
     stuck = "; ".join(problem.message for problem in stopped_for_good(host, seen))
     return f"{NO_ACT}, and a rollout is refused: {stuck}" if stuck else NO_RESTART
 
 
 def gates_problem(host: Host, one: Difference) -> Problem:
-    """A feature gate that a flag or a later file turns off: the kubelet would not start with an option that needs it."""
+    """The problem of a feature gate that a flag or a later file turns off: the kubelet refuses an option that needs the gate."""
     flag = one.origin.startswith("--")
     where = f"the flag {one.origin} in {kubelet_unit.file_of_flag(host, one.origin)}" if flag else one.origin
     message = f"{where} sets {one.actual} and wins, but the declared options need {one.wanted}, and the kubelet would not start: remove it there"

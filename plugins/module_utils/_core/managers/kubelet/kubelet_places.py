@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Where the kubelet manager writes. A tick on a node without a kubelet loads no more of it than this."""
+"""The places where the kubelet manager writes. Without a kubelet a tick loads only this module and kubelet.py."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ...model.plan.places import Place
 
 NAME = "kubelet"
 DROPIN = "20-corral.conf"
-KEPT = f"{state.STATE}/kubelet.json"  # the lines that keys of a file of others had before Corral
+KEPT = f"{state.STATE}/kubelet.json"  # the original lines of the keys that Corral changed in a file of others
 DUE = state.KUBELET_DUE
 DRAINED = state.DRAINED
-# The names that --config has: a configuration of other programs must not be taken for one.
+# The usual names of --config. Corral edits no file of another name, which may be the configuration of another program.
 CONFIG = (
     r"/(?:[^\0/]+/)*(?:[^\0/]*kubelet[^\0/.]*\.(?:ya?ml|conf|json)|[^\0/]*kubelet[^\0/]*/config(?:\.ya?ml|\.json)?)"
 )
 WRITES = (
     Place("file", rf"/[^\0]+/{DROPIN.replace('.', '[.]')}"),
-    # A file of others: what its keys were is kept apart, so that what others change in it meanwhile stays.
+    # A file of others has no original: KEPT has the original lines of single keys, and later edits of other lines stay.
     Place("file", CONFIG, volatile=True),
     Place("file", r"/[^\0]+/(cpu|memory)_manager_state", None, volatile=True),
     Place("file", r"/[^\0]+/(cpu|memory)_manager_state\.corral-[a-z]+-[0-9]{8}T[0-9]{6}Z", volatile=True),

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The plan of the kubelet manager: from what is declared and what was found to items, steps and refusals."""
+"""The plan of the kubelet manager: its items, steps and refusals for a declared section."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from .kubelet_target import Target, wanted_of, write_steps
 
 
 def plan_beside(host: Host, context: Context) -> Part:
-    """The part of a profile that leaves the kubelet to others: a note where its hugepages make a state file unfit."""
+    """The part of a profile that leaves the kubelet to others: a note if the profile's hugepages make a state file unfit."""
     seen = kubelet_observed.observe(host, context)
     if seen.missing or (seen.process is None and not kubelet_unit.is_installed(host)):
         return Part((), frozenset())
@@ -56,7 +56,7 @@ def plan_beside(host: Host, context: Context) -> Part:
 
 
 def without(host: Host, seen: ObservedKubelet, kubelet: Kubelet, context: Context) -> Part:
-    """A node without a kubelet to configure."""
+    """The part of a node without a kubelet to configure."""
     owned = held(host) if context.in_tick else frozenset[str]()
     if kubelet.optional:
         return Part((), owned, notes=(f"kubelet is left out (kubelet.optional): {seen.missing}",))
@@ -108,9 +108,9 @@ def plan_section(host: Host, kubelet: Kubelet, context: Context) -> Part:
 def aimed(
     host: Host, seen: ObservedKubelet, kubelet: Kubelet, context: Context
 ) -> tuple[ObservedKubelet, Wanted, Target, tuple[Problem, ...]]:
-    """What is wanted of the kubelet that is installed, and what stands against any of it. Raises NotEditable.
+    """The observation, the wanted keys, their target, and the obstacles for the installed kubelet. Raises NotEditable.
 
-    The version is asked by a process, which a node in sync does without.
+    Only a run with keys that depend on the version, or with something to write, starts the program to learn its version.
     """
     wanted, then = wanted_of(seen, kubelet)
     if not acts(seen, context) or not (any(kubelet_wanted.versioned(wanted.data)) or write_steps(seen, then)):
@@ -126,7 +126,7 @@ def aimed(
 def contradictions(
     host: Host, seen: ObservedKubelet, wanted: Wanted, move: Transition
 ) -> tuple[list[str], list[Problem]]:
-    """What others configured wrongly before, and what the wanted configuration would be refused for."""
+    """The wanted configuration's problems: old ones, in force already, as text; and new ones, for which the profile is refused."""
     machine = kubelet_observed.with_groups(host, seen.machine, move.now, move.then)
     before = {problem.line() for problem in kubelet_rules.problems(move.now, machine, ())}
     found = kubelet_rules.problems(move.then, machine, wanted.data)
@@ -135,14 +135,14 @@ def contradictions(
 
 
 def known_keys(seen: ObservedKubelet, wanted: Wanted) -> frozenset[str]:
-    """The keys that a tick compares, which asks no kubelet for its version: those that are wanted, and those that Corral wrote before."""
+    """The keys that a tick compares without the kubelet's version: the wanted keys, and the keys that Corral wrote before."""
     written = {key for layer in seen.layers if layer.origin == seen.dropin for key in layer.data}
     written.update(seen.kept.lines)
     return frozenset(wanted.data) | (written - {kubelet_wanted.GATES, kubelet_wanted.MAXIMUM_AGE})
 
 
 def shared_with_pods(config: Config, context: Context) -> list[str]:
-    """The slices that run on CPUs which the kubelet may give to a pod alone."""
+    """A note that names the slices on CPUs which the kubelet may give to a pod exclusively."""
     cpu = context.profile.cpu
     if cpu is None or config.get("cpuManagerPolicy") != "static":
         return []
@@ -158,9 +158,9 @@ def shared_with_pods(config: Config, context: Context) -> list[str]:
 def changes_of(
     seen: ObservedKubelet, then: Target, move: Transition, restart: t.Sequence[Step], context: Context, why: str
 ) -> list[Change]:
-    """The items of keys that differ, with the steps of all of them where this run may and can take them.
+    """The items of the keys, files and state files that differ. Each has all steps of the change.
 
-    ``restart`` are the steps around the writes; ``why`` says why this run takes no step ("": it does).
+    ``restart``: the steps around the writes. ``why``: why this run takes no step, and the items have none ("": it takes them).
     """
     write = write_steps(seen, then)
     steps = [*restart, *write] if move.restarts else []

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A profile without the section, the removal, and the way back: what Corral changed goes back to what others configure."""
+"""The end of Corral's kubelet configuration: by a profile without the section, a removal, or the return to an earlier profile."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from .kubelet_target import layers_below_dropin, load, moved_away
 def plan_without(host: Host, context: Context) -> Part:
     """The part of a profile without the section, on a node where Corral configured the kubelet before.
 
-    What Corral changed goes back: the drop-in by its original, lines of others' files here; the kubelet reads that at a restart. A tick
-    names what is left, and keeps the originals for the run that does it.
+    The plan restores the drop-in from its original; the changes of this part restore lines in a file of others and restart the kubelet.
+    A tick only names what is left, and keeps the originals for a later run.
     """
     seen = kubelet_observed.observe(host, context)
     changes, problems = way_back(host, seen, context)
@@ -46,7 +46,7 @@ def plan_without(host: Host, context: Context) -> Part:
 
 
 def removal(host: Host, *, pools_stay: bool, goes_back: bool) -> list[Change]:
-    """The changes by which the kubelet goes back to what others configure; ``pools_stay``: hugepages do not."""
+    """The changes after which only others configure the kubelet. Raises CorralError. ``pools_stay``: pools of hugepages stay."""
     context = kubelet_observed.without_profile(host, sysfs.discover(host, with_devices=False))
     context = context._replace(goes_back=goes_back)
     changes, problems = way_back(host, kubelet_observed.observe(host, context, pools_stay=pools_stay), context)
@@ -56,7 +56,7 @@ def removal(host: Host, *, pools_stay: bool, goes_back: bool) -> list[Change]:
 
 
 def way_back(host: Host, seen: ObservedKubelet, context: Context) -> tuple[list[Change], list[Problem]]:
-    """The changes that take Corral's keys out of the configuration, and what stands against them."""
+    """The changes that take Corral's keys out of the configuration, and the problems that stand against them."""
     try:
         return (left_behind(host, seen), []) if seen.missing else back_changes(host, seen, context)
     except NotEditable as error:
@@ -68,7 +68,7 @@ def way_back(host: Host, seen: ObservedKubelet, context: Context) -> tuple[list[
 
 
 def left_behind(host: Host, seen: ObservedKubelet) -> list[Change]:
-    """What Corral has kept of a kubelet that is gone. Raises NotEditable."""
+    """The change for a kubelet that is gone: it restores lines in a file of others, and removes Corral's state. Raises NotEditable."""
     steps = moved_away(seen) if seen.kept.file else []
     left = (DUE,) if steps else (KEPT, DUE)
     steps += [make_step.file(path, None, FILES) for path in left if host.exists(path)]
@@ -76,7 +76,7 @@ def left_behind(host: Host, seen: ObservedKubelet) -> list[Change]:
 
 
 def back_changes(host: Host, seen: ObservedKubelet, context: Context) -> tuple[list[Change], list[Problem]]:
-    """As way_back(). Raises NotEditable."""
+    """The result of way_back() on a node with a kubelet. Raises NotEditable."""
     originals = [record.before for record in state.records(host)[0] if record.manager == NAME]
     then = effective(layers_of_others(seen, originals), seen.flags)
     move = kubelet_change.transition(host, seen, then, hook_left(host, seen), context)
@@ -88,7 +88,7 @@ def back_changes(host: Host, seen: ObservedKubelet, context: Context) -> tuple[l
     elif (seen.due or seen.drained[0]) and context.run != "boot":
         steps += kubelet_change.finish(seen.drained[0])
     if stays and not steps:
-        # The plan restores a drop-in from its original. With the same steps this item counts as one that is changed.
+        # The plan restores the drop-in from its original in any case. With the same steps this item counts as changed, too.
         steps = [step for before in originals for step in undo.restore_recorded(before, "")]
     if not steps:
         return [], []
@@ -105,7 +105,7 @@ def back_changes(host: Host, seen: ObservedKubelet, context: Context) -> tuple[l
 
 
 def layers_of_others(seen: ObservedKubelet, originals: t.Sequence[undo.Original]) -> list[Layer]:
-    """The files without what Corral wrote: its drop-in by the original, lines of others' files as they were. Raises NotEditable."""
+    """The layers as they are to be without Corral: the drop-in as its original, files of others with their lines. Raises NotEditable."""
     before = {one.target: one.value for one in originals}
     files = [one for one in layers_below_dropin(seen) if before.get(one.origin, "") is not None]
     return [
@@ -114,21 +114,21 @@ def layers_of_others(seen: ObservedKubelet, originals: t.Sequence[undo.Original]
 
 
 def against(host: Host, seen: ObservedKubelet, move: Transition, stays: str, context: Context) -> list[Problem]:
-    """What stands against the restart by which the kubelet goes back; ``stays`` is why it is not stopped."""
+    """The problems that stand against the restart without Corral's keys. ``stays``: why the kubelet is not stopped."""
     if not move.restarts or not acts(seen, context):
         return []
     if stays:
         is_lost = stays == damage(seen) and not context.goes_back
         return [Problem("kubelet", None, f"{stays}: the running kubelet could not be started again")] if is_lost else []
     if seen.process is None and not kubelet_unit.is_installed(host):
-        return []  # A kubelet that was removed gives these CPUs to no other pod.
+        return []  # A removed kubelet gives CPUs to no other pod.
     return kubelet_change.problems(move.after, move.hook, kubelet_change.WAY_OUT_OF_LEAVING)
 
 
 def way_to_start(after: StateFiles) -> str:
-    """What a kubelet that is not stopped now needs before its next start; "" for nothing.
+    """What has to be done before the next start of a kubelet that is not stopped now; "" for nothing.
 
-    Its state files stay meanwhile: it writes them again from its memory, and they say which CPUs pods have.
+    The state files stay until then: they say which CPUs pods have, and the kubelet would write them again from its memory.
     """
     files = " and ".join(one.path for one in after.refused)
     return (
@@ -137,7 +137,7 @@ def way_to_start(after: StateFiles) -> str:
 
 
 def why_not_stopped(host: Host, seen: ObservedKubelet) -> str:
-    """Why the running kubelet is not to be stopped: it would not start again, whatever goes back. "" where it would, or does not run."""
+    """Why the running kubelet must not be stopped: even without Corral's keys it could not start again. "" if it could, or is stopped."""
     if seen.process is None:
         return ""
     unfit = kubelet_unit.cannot_start(host)
@@ -145,18 +145,18 @@ def why_not_stopped(host: Host, seen: ObservedKubelet) -> str:
 
 
 def damage(seen: ObservedKubelet) -> str:
-    """What is wrong with a file of the configuration, and the way out; "" for nothing. Flags are those with which the kubelet runs."""
+    """A fault in a configuration file, and the way out; "" without a fault. Faults of flags do not count: the kubelet runs with them."""
     line = next((line for line in seen.wrong if not line.startswith("--")), "")
     return f"{line}: correct that first" if line else ""
 
 
 def held(host: Host) -> frozenset[str]:
-    """The keys of what Corral recorded of the kubelet."""
+    """The keys of the kubelet manager's recorded originals."""
     return frozenset(record.before.key for record in state.records(host)[0] if record.manager == NAME)
 
 
 def hook_left(host: Host, seen: ObservedKubelet) -> t.Optional[str]:
-    """How the profile that is left drains the node: the declared one, or the last one applied that has the section; None: nothing says how."""
+    """The hook that drains the node: of the latest declared or applied profile with the section, else the hook that drained it before."""
     current, past = state.history(host)
     profiles = [state.read_json(host, state.DECLARED), *(one.profile for one in (current, *past) if one)]
     sections = [one.get("kubelet") for one in profiles if isinstance(one, dict)]

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What is to be in force of the configuration, and the files that have to say it."""
+"""The kubelet configuration that has to be in force, and the steps that write it to files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ from .kubelet_places import KEPT
 
 
 class Target(NamedTuple):
-    """What is to be in force. ``text`` is Corral's file as it is to be (None: no file), ``kept`` what is to be kept of others' lines."""
+    """``config``: the configuration that has to be in force. ``text``: the wanted text of the file that Corral writes (None: no file).
+    ``kept``: the original lines to keep of a file of others.
+    """
 
     config: Config
     text: t.Optional[str]
@@ -33,14 +35,14 @@ class Target(NamedTuple):
 
 
 def wanted_of(seen: ObservedKubelet, kubelet: Kubelet) -> tuple[Wanted, Target]:
-    """The keys that are wanted, and what is to be in force. Raises NotEditable."""
+    """The wanted keys and their target. Raises NotEditable."""
     wanted = kubelet_wanted.compile(kubelet, seen.machine)
     wanted = kubelet_wanted.complete(wanted, kubelet, seen.machine, lambda one: target(seen, one).config)
     return wanted, target(seen, wanted)
 
 
 def target(seen: ObservedKubelet, wanted: Wanted) -> Target:
-    """The configuration with what is wanted, and Corral's file. Raises NotEditable."""
+    """The target of the wanted keys. Raises NotEditable."""
     if seen.dropin:
         layers = layers_below_dropin(seen)
         patch = wanted.patch(kubelet_wanted.below(layers, seen.dropin))
@@ -50,10 +52,7 @@ def target(seen: ObservedKubelet, wanted: Wanted) -> Target:
 
 
 def layers_below_dropin(seen: ObservedKubelet) -> list[Layer]:
-    """The files below Corral's drop-in. A file of others that Corral changed before has its own lines again.
-
-    Raises NotEditable.
-    """
+    """The observed layers; a file of others in which Corral changed keys has its original lines again. Raises NotEditable."""
     path = seen.kept.file
     return [
         layer._replace(data=load(config_text.changed(seen.texts.get(path) or "", seen.kept.lines), path))
@@ -64,7 +63,7 @@ def layers_below_dropin(seen: ObservedKubelet) -> list[Layer]:
 
 
 def edited(seen: ObservedKubelet, wanted: Wanted) -> Target:
-    """The same in a file of others: keys that are no longer wanted get back the lines that they had. Raises NotEditable."""
+    """The target in a file of others: keys that are no longer wanted get their original lines back. Raises NotEditable."""
     path = seen.places.config
     text = seen.texts.get(path) or ""
     kept = seen.kept if seen.kept.file == path else Kept(path)
@@ -90,12 +89,12 @@ def edited(seen: ObservedKubelet, wanted: Wanted) -> Target:
 
 
 def is_written(key: str, keys: t.Mapping[str, t.Any], present: t.Mapping[str, t.Any]) -> bool:
-    """Whether a file has a key with this meaning already, however it is written."""
+    """Whether a file's keys (``present``) have this key with the wanted meaning already, in any spelling."""
     return key in present and kubelet_drift.same(key, present[key], keys[key])
 
 
 def load(text: str, path: str) -> dict[str, t.Any]:
-    """The keys of a configuration that was edited as data; none where nothing of it is left. Raises NotEditable."""
+    """The keys of an edited configuration; empty if the text is empty. Raises NotEditable."""
     try:
         return kubelet_node.load(text, path) or {}
     except CorralError as error:
@@ -103,7 +102,7 @@ def load(text: str, path: str) -> dict[str, t.Any]:
 
 
 def write_steps(seen: ObservedKubelet, then: Target) -> list[Step]:
-    """The steps that write Corral's file, or the keys in another one; none where the files say what they are to say."""
+    """The steps that write Corral's drop-in, or the keys in a file of others; none if the files are as wanted."""
     steps = []
     if seen.dropin:
         present = next((layer.data for layer in seen.layers if layer.origin == seen.dropin), None)
@@ -114,7 +113,8 @@ def write_steps(seen: ObservedKubelet, then: Target) -> list[Step]:
         return [*steps, *(moved_away(seen) if seen.kept.file else ())]
     if then.text != seen.texts.get(seen.own):
         steps.append(make_step.file(seen.own, then.text, FILES, mode=seen.modes[seen.own]))
-    # Until a line is back it is kept, whatever ends the run: another file has its lines back before those of this one are kept instead.
+    # KEPT has an original line until the line is back, wherever the run dies. If KEPT has the lines of another file, that file gets them
+    # back before KEPT takes the lines of this file.
     now, before = seen.kept, seen.kept.lines
     if now.file not in ("", seen.own):
         steps += [step._replace(phase=CLAIM, order=-40) for step in moved_away(seen) if step.target != KEPT]
@@ -129,12 +129,12 @@ def write_steps(seen: ObservedKubelet, then: Target) -> list[Step]:
 
 
 def needs_file(seen: ObservedKubelet, then: Target) -> bool:
-    """Whether the files of others make something else of the keys."""
+    """Whether the files of others alone result in another configuration than the target."""
     return bool(kubelet_drift.changing(effective(layers_below_dropin(seen), seen.flags), then.config))
 
 
 def keep_step(kept: Kept, phase: int, order: int) -> Step:
-    """Keep what lines were; with nothing to keep the file goes."""
+    """The step that writes the original lines to KEPT; without a file of others it removes KEPT."""
     if not kept.file:
         return make_step.file(KEPT, None, phase, order)
     text = state.checked_text({"file": kept.file, "lines": dict(kept.lines)})
@@ -142,7 +142,7 @@ def keep_step(kept: Kept, phase: int, order: int) -> Step:
 
 
 def moved_away(seen: ObservedKubelet) -> list[Step]:
-    """The steps that put back what Corral changed in a file of others. Raises NotEditable."""
+    """The steps that restore the original lines in a file of others, and remove KEPT. Raises NotEditable."""
     path = seen.kept.file
     text = seen.texts.get(path)
     if text is None:

@@ -46,7 +46,7 @@ WRITES = (
 class ObservedMemory(NamedTuple):
     """Pools and mounts in the order of the profile; ``unknown`` says what could not be read.
 
-    ``counted``: a kubelet that gives hugepages to pods by NUMA node runs. It would not start again once their number is another.
+    ``counted``: a kubelet runs that gives hugepages to pods by NUMA node. It would not start again with another number of pages.
     """
 
     pools: tuple[t.Optional[int], ...]
@@ -61,7 +61,7 @@ def plan(host: Host, context: Context) -> Part:
 
 
 def observe(host: Host, context: Context) -> ObservedMemory:
-    """Read the pools and the table of mounts."""
+    """The pools and mounts as observed."""
     memory = context.profile.memory
     unknown = None
     if memory.mounts and not mounts.readable(host):
@@ -123,7 +123,7 @@ def decide(context: Context, seen: ObservedMemory) -> Part:
 
 
 def originals_of(context: Context, pages: Hugepages) -> list[str]:
-    """The pools that a write of this one changes: one of the whole machine is that of its NUMA nodes, which the kernel sets then."""
+    """The files of the pools that a write of this pool changes. For a pool of the whole machine these are the pools of its NUMA nodes."""
     if pages.node is not None:
         return [pool_file(pages)]
     nodes = [number for number, node in context.topology.numa.items() if pages.size_kib in node.hugepages]
@@ -133,7 +133,7 @@ def originals_of(context: Context, pages: Hugepages) -> list[str]:
 def pool_change(
     context: Context, pages: Hugepages, pool: t.Optional[int], *, counted: bool = False
 ) -> t.Optional[Change]:
-    """The change of one pool; without steps while the kernel's last answer is younger than ten minutes, or counted by a kubelet."""
+    """The change of one pool. It has no steps while the kernel's last answer is younger than ten minutes, or a kubelet counts the pages."""
     location = pool_file(pages)
     subject = f"hugepages-{page_text(pages.size_kib)}" + ("" if pages.node is None else f" node {pages.node}")
     if pool is None:
@@ -159,14 +159,14 @@ def pool_change(
     hint = "memory is fragmented or in use: free it, or declare fewer" if short else "they go when they are freed"
     if hugepage_requests.is_asked_for(context, pages, pool, counted=counted):
         return change if context.fresh else change._replace(reason=f"{said}; {hint}")
-    # Without the time that is left: nodes with the same drift are one group of a report.
+    # The text has no remaining time: nodes with the same drift have to be one group of a report.
     again = f"asked again every {int(RETRY_SECONDS // 60)} minutes"
     if counted:
         again = "the kubelet counts hugepages when it starts: stop it for a run that asks for them again, or reboot"
     return change._replace(steps=(), verdict=UNCHANGEABLE, reason=f"{said}; {hint}; {again}")
 
 
-# Its entry for the registry
+# The entry for the registry
 
 
 def key_of(change: Change, declared: Profile) -> str:

@@ -23,7 +23,7 @@ from ...model.values.sizes import page_text
 
 NAME = "memory"
 
-# Units here are gone after a reboot; those of generators (fstab's) are made again at each boot.
+# Unit files in these folders are gone after a reboot. Generators make theirs (from fstab) again at each boot, elsewhere.
 VANISHING = ("/run/systemd/system", "/run/systemd/transient")
 
 
@@ -45,7 +45,7 @@ class MountState(NamedTuple):
 
 
 def observe_mount(host: Host, wanted: Mount) -> MountState:
-    """Read one mount. The processes that use it are looked up only when it would have to be unmounted."""
+    """One mount as observed. The processes that use the mount are looked up only if it would have to be unmounted."""
     uid, gid = accounts.user_id(host, wanted.uid, wanted.user), accounts.group_id(host, wanted.gid, wanted.group)
     found = mounts.at(host, wanted.path)
     stale = found is not None and found.fstype == "hugetlbfs" and differences(wanted, found, uid, gid)
@@ -63,7 +63,7 @@ def observe_mount(host: Host, wanted: Mount) -> MountState:
 
 
 def kept_by_others(host: Host, wanted: Mount, uid: t.Optional[int], gid: t.Optional[int]) -> t.Optional[str]:
-    """The unit file, not Corral's, that mounts the same there at each boot (also of fstab); None without one."""
+    """The unit file of others that makes the same mount at each boot (also from fstab); None without such a file."""
     unit = unit_of(wanted)
     file = next((f"{base}/{unit}" for base in systemd.LOAD_PATH if host.exists(f"{base}/{unit}")), "")
     text = host.read(file) or ""
@@ -72,7 +72,7 @@ def kept_by_others(host: Host, wanted: Mount, uid: t.Optional[int], gid: t.Optio
     lines = [line.strip().partition("=") for line in text.splitlines()]
     asked = {key.strip(): value.strip() for key, equals, value in lines if equals}
     options = dict(option.partition("=")[::2] for option in asked.get("Options", "").split(",") if option)
-    # Without a page size it is the kernel's default one (hugetlbpage.rst).
+    # A mount without pagesize= has the kernel's default page size (hugetlbpage.rst).
     options.setdefault("pagesize", f"{hugepage_files.default_kib(host) or 0}K")
     seen = mounts.Mount(wanted.path, asked.get("Type", ""), "", options)
     same = seen.fstype == "hugetlbfs" and not differences(wanted, seen, uid, gid)
@@ -118,13 +118,13 @@ def wanted_options(mount: Mount, uid: t.Optional[int], gid: t.Optional[int]) -> 
 
 
 def unit_change(mount: Mount, state: MountState) -> t.Optional[Change]:
-    """The change of the mount unit's file; not needed while another unit does the same."""
+    """The change of the mount unit's file; None while a unit of others makes the same mount."""
     if state.kept:
         return None
     options = ",".join(f"{key}={value}" for key, value in wanted_options(mount, state.uid, state.gid).items())
     text = unit_text(
         ("Unit", [f"Description=Corral: hugetlbfs of {page_text(mount.pagesize_kib)} pages"]),
-        # % starts a specifier in a unit file (systemd.unit(5)); quotes keep blanks together.
+        # % starts a specifier in a unit file (systemd.unit(5)).
         ("Mount", ["What=hugetlbfs", f"Where={quoted(mount.path)}", "Type=hugetlbfs", f"Options={options}"]),
     )
     path = f"{ETC}/{unit_of(mount)}"
@@ -132,14 +132,14 @@ def unit_change(mount: Mount, state: MountState) -> t.Optional[Change]:
 
 
 def quoted(path: str) -> str:
-    """A path as the value of Where=: unquoted there, specifiers escaped."""
+    """A path as the value of Where=: without quotes, with % escaped."""
     return path.replace("%", "%%")
 
 
 def mount_change(mount: Mount, state: MountState, pages_asked: bool) -> t.Optional[Change]:
-    """The change of the mount itself. A new option needs a new mount: remount returns 0 and is ignored.
+    """The change of the mount itself. A new option needs a new mount: the kernel answers a remount with 0 and ignores it.
 
-    ``pages_asked``: pools of its pages are requested first; the kernel may still give fewer.
+    ``pages_asked``: this plan first requests pages of the mount's size; the kernel may still give fewer.
     """
     wanted = wanted_options(mount, state.uid, state.gid)
     shown = ",".join(f"{key}={value}" for key, value in wanted.items())
@@ -194,6 +194,6 @@ def differences(mount: Mount, found: mounts.Mount, uid: t.Optional[int], gid: t.
 
 
 def rounded(size: t.Optional[int], pagesize_kib: int) -> t.Optional[int]:
-    """The kernel counts whole pages and drops the rest."""
+    """A size in whole pages: the kernel drops the rest."""
     page = pagesize_kib * 1024
     return None if size is None else size // page * page

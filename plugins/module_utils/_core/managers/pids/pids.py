@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The pids manager: the limits of tasks of the machine and of each pool (task_budget.py)."""
+"""The pids manager: the task limits of the machine and of each pool (task_budget.py)."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ WRITES = (
     dropins(NAME),
     Place("property", r"[^/]+\.(slice|scope)", "TasksMax=.*"),
 )
-DISTRIBUTION = "/usr/lib/sysctl.d"  # what the node has without an administrator
+DISTRIBUTION = "/usr/lib/sysctl.d"  # the distribution's values, which no administrator has set
 KEYS = {PID_MAX: "pids.pid_max", THREADS_MAX: "pids.threads_max", "DefaultTasksMax": "pids.default_tasks_max"}
 
 
 class SliceState(NamedTuple):
-    """One slice as observed: its live limit ("max", a number, None: no control group), where, its files, and its tasks."""
+    """One slice as observed: its ``limit`` in force ("max", a number; None: no control group), its files, and its number of ``tasks``."""
 
     limit: t.Optional[str]
     dropin: t.Optional[str]
@@ -77,7 +77,7 @@ def plan(host: Host, context: Context) -> Part:
     """The pids manager's part of the plan; a profile without ``pids`` has none."""
     pids, cpu = context.profile.pids, context.profile.cpu
     seen = observe(host, pids, task_budget.slices_of_profile(cpu))
-    if context.fresh:  # It matters only when a profile is first applied, and changes all the time.
+    if context.fresh:  # Numbers of running tasks change all the time, and matter only when a profile is first applied.
         tasks = {row.slice: cgroup.pids_current(host, row.slice) for row in pids.slices}
         slices = {unit: one._replace(tasks=tasks.get(unit)) for unit, one in seen.slices.items()}
         seen = seen._replace(running=sysctl.running_tasks(host), slices=slices)
@@ -88,7 +88,7 @@ def plan(host: Host, context: Context) -> Part:
 
 
 def observe(host: Host, pids: Pids, pool_slices: t.Sequence[str]) -> ObservedPids:
-    """Read the limits: kernel files and systemd's files, no command."""
+    """The limits as observed: by files of the kernel and systemd, no command."""
     slices = dict.fromkeys([*(row.slice for row in pids.slices), *(pool_slices if pids.reserved is not None else ())])
     files, sysctls = systemd.UnitFiles(host, slices), sysctl_keys.observe(host, SYSCTL_FILE, LIMITS)
     return ObservedPids(
@@ -111,7 +111,7 @@ def observe(host: Host, pids: Pids, pool_slices: t.Sequence[str]) -> ObservedPid
 
 
 def limits_of(pids: Pids, cpu: t.Optional[Cpu], total: t.Optional[int], own: t.Sequence[Own]) -> dict[str, int]:
-    """TasksMax of each slice: as declared; the other slices of workloads share what the reserve and the declared ones leave."""
+    """TasksMax of each slice: as declared; the other slices of workloads share what the reserve and the declared limits leave."""
     limits = {row.slice: row.tasks_max for row in pids.slices}
     part = task_budget.share(pids, cpu, None if total is None else total - (pids.reserved or 0), own)
     if part is not None:
@@ -120,7 +120,7 @@ def limits_of(pids: Pids, cpu: t.Optional[Cpu], total: t.Optional[int], own: t.S
 
 
 def problems(pids: Pids, cpu: t.Optional[Cpu], seen: ObservedPids, own: t.Sequence[Own]) -> list[Problem]:
-    """The budget of the whole, against what this machine has and runs."""
+    """The problems of limits that the tasks of this machine exceed now, or that together exceed the machine's limit."""
     found = []
     for path, key, value in (
         ("pids.pid_max", PID_MAX, pids.pid_max),
@@ -193,8 +193,8 @@ def decide(pids: Pids, cpu: t.Optional[Cpu], seen: ObservedPids, own: t.Sequence
 def live_change(unit: str, limit: int, seen: ObservedPids) -> t.Optional[Change]:
     """The change of a slice's limit in force.
 
-    A slice that does not run takes it from its drop-in; the pools' are started in the same plan, maybe with what systemd
-    had read before.
+    A slice that does not run gets the limit from its drop-in at its start. If this plan starts the slice, the limit is also
+    set live: systemd may not have read the drop-in yet.
     """
     actual = seen.slices[unit].limit
     if actual == str(limit) or (actual is None and unit not in seen.starting):
@@ -213,9 +213,9 @@ def live_change(unit: str, limit: int, seen: ObservedPids) -> t.Optional[Change]
 
 
 def later_limit(unit: str, limit: int, seen: ObservedPids) -> t.Optional[Change]:
-    """Another file that wins at the next reload over Corral's drop-in, or over the one that Corral would write.
+    """The item of another file that overrides Corral's drop-in at the next reload, even if the drop-in does not exist yet.
 
-    While the limit differs now the live item names what set-property left, and removes it.
+    While the limit in force differs, live_change() names and removes the file of a set-property instead.
     """
     state = seen.slices[unit]
     differs = state.limit not in (None, str(limit))
@@ -240,7 +240,7 @@ def dropin_change(unit: str, limit: int, seen: ObservedPids) -> t.Optional[Chang
 
 
 def default_override(wanted: int, seen: ObservedPids, text: str) -> t.Optional[Change]:
-    """A later-sorting file that sets DefaultTasksMax."""
+    """The item of a file that sorts after Corral's and sets DefaultTasksMax to another value."""
     if seen.manager_conf != text or not seen.default_settings:
         return None
     last = seen.default_settings[-1]
@@ -250,7 +250,7 @@ def default_override(wanted: int, seen: ObservedPids, text: str) -> t.Optional[C
     return Change(NAME, "DefaultTasksMax", "value", last.value, str(wanted), reason, last.file, (), UNCHANGEABLE)
 
 
-# Its entry for the registry
+# The entry for the registry
 
 
 def key_of(change: Change, dummy_declared: Profile) -> str:
@@ -270,7 +270,7 @@ def describe(host: Host, topology: Topology) -> t.Sequence[ProfileFragment]:
         ProfileFragment(("pids", name), limit, f"pids.{name}") for name, limit in limits.items() if limit is not None
     ]
     for unit in systemd.top_level_units(host):
-        # A scope has systemd's default where none was set; a slice has none.
+        # A scope without TasksMax= has systemd's default; a slice has no default.
         limit = tasks_max(host, unit) if unit.endswith(".slice") and not is_exclusive(unit) else None
         if limit is not None:
             found.append(ProfileFragment(("pids", "slices", unit), limit, f"TasksMax of {unit}"))
@@ -302,7 +302,7 @@ def machine_limits(host: Host, topology: Topology) -> dict[str, Limit]:
 
 
 def tasks_max(host: Host, unit: str) -> t.Optional[int]:
-    """A slice's limit as it runs, or as its files will have it when it starts; None without one."""
+    """A slice's limit in force, or the limit in its files if the slice does not run; None without a limit."""
     if cgroup.exists(host, unit):
         return number(cgroup.pids_max(host, unit) or "")
     tasks = unit_property.outside_run(systemd.unit_settings(host, unit, "TasksMax"))

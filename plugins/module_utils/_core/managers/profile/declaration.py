@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The declaration itself: the files on the node with the declared profile and the origins of its keys."""
+"""The manager of the declaration: the files with the declared profile and with the origins of its keys."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ...model.profile import compose, profile
 from ..manager import Manager
 
 NAME = "profile"
-# The files that a run restores where they are lost: see lost_files.py.
+# The files of state that a run writes again after their loss: see lost_files.py.
 KEPT = [path for file in state.FILES if file.written and file.spare for path in file.copies]
 WRITES = (
     Place("file", re.escape(state.DECLARED)),
@@ -32,10 +32,9 @@ WRITES = (
 
 
 def plan(host: Host, context: Context) -> Part:
-    """The files of the declaration, written last: a profile becomes the declared one when all of it is applied.
+    """The changes of the declaration's files, written last: a profile is the declared one only once all of it is applied.
 
-    One file has the origins of the keys. Where these are not known, recorded origins stay if they belong to this profile, else they are
-    removed.
+    If the origins of the keys are not known, the recorded origins stay if they belong to this profile, else their file is removed.
     """
     data = profile.to_data(context.declared)
     files = [(state.DECLARED, data, "another profile", context.declared.name, "the declared profile")]
@@ -67,7 +66,7 @@ def reload_due() -> tuple[Change, ...]:
 
 
 def is_drift(change: Change) -> bool:
-    """Whether a planned change concerns the profile itself, not only the origins of its keys: a variable or file was renamed."""
+    """Whether a planned change is drift. The file of origins is none: it also changes if a variable or file is renamed."""
     return change.subject != state.ORIGINS
 
 

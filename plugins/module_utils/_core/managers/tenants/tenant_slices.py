@@ -26,7 +26,7 @@ from ...model.workload.grants import Grant, slice_of_tenant
 from ...model.workload.workload_units import NAME
 from ..workload import workload_limits
 
-# After the last move of CPUs: then the slice around this one has its CPUs.
+# After the last move of CPUs: by then the parent slice has its CPUs.
 LAST = 1 << 29
 
 
@@ -62,7 +62,7 @@ def slice_changes(host: Host, tenant: Tenant, granted: t.Sequence[Grant]) -> lis
 
 
 def running_before(host: Host, unit: str) -> t.Optional[Change]:
-    """The item for what still runs in a slice that was a workload's before the tenant's: it keeps its limits."""
+    """The item for units that a workload started in a slice which is now a tenant's: the slice keeps the workload's limits."""
     if not (host.read(dropin(unit, NAME)) or "").partition("\n[Slice]")[0].count(f"={described(unit)} ("):
         return None
     path = cgroup.path_of(unit)
@@ -88,7 +88,7 @@ def owned_of(tenant: Tenant) -> set[str]:
 
 
 def excess_changes(tenants: t.Iterable[Tenant], granted: t.Sequence[Grant]) -> list[Change]:
-    """The items of quotas below their usage: a quota was lowered, or workloads kept grants when they came to the tenant."""
+    """The items of quotas below their usage: a quota was lowered, or workloads with grants were assigned to the tenant."""
     changes = []
     for row in tenant_admission.usages(tenants, granted):
         resource, used, hard, parts = row.usage

@@ -25,14 +25,14 @@ from ...model.workload.workload_units import NAME
 
 
 def given_up(host: Host) -> Change:
-    """The end of all grants, before others get their CPUs: for a removal, and for a profile without pools of CPUs."""
+    """The change that ends all grants, before other units get their CPUs: for a removal, and for a profile without pools of CPUs."""
     steps = (*ended_steps(workload_state.granted_files(host).values()), *kept_steps(host, state.CHECKPOINT, None))
     reason = "all grants end"
     return Change(NAME, state.CHECKPOINT, "content", "the grants", None, reason, state.CHECKPOINT, steps)
 
 
 def checkpoint_changes(host: Host, found: Workloads) -> list[Change]:
-    """The changes of grants. The checkpoint is written before what is given takes effect: after a crash the next tick continues from it."""
+    """The changes of grants. The checkpoint is written before a new grant takes effect: after a crash the next tick continues from it."""
     path, changes = state.CHECKPOINT, [event_change(event) for event in found.allocated.events]
     before = state.read_text(host, path)
     keeps = found.needs or found.allocated.grants
@@ -55,7 +55,7 @@ def checkpoint_changes(host: Host, found: Workloads) -> list[Change]:
 
 
 def files_without_grant(host: Host, found: Workloads) -> list[str]:
-    """The files by which systemd would start units of declared workloads that have no grant."""
+    """The files granted-NAME of workloads without a grant: with such a file systemd would start the workload's unit."""
     granted = {grant.workload for grant in found.allocated.grants if grant.hold == RUNNING}
     lacking = {need.workload.name for need in found.needs} - granted
     lacking.update(event.workload for event in found.allocated.events if event.workload not in granted)
@@ -63,14 +63,14 @@ def files_without_grant(host: Host, found: Workloads) -> list[str]:
 
 
 def ended_steps(paths: t.Iterable[str]) -> list[Step]:
-    """The steps that remove such files: before anything else, so that no start comes between."""
+    """The steps that remove files granted-NAME, before all other steps: no unit may start in between."""
     return [make_step.file(path, None, TAKE, -1) for path in paths]
 
 
 def kept_steps(host: Host, path: str, text: t.Optional[str], aside: str = "", order: int = 0) -> list[Step]:
-    """The steps that bring a file of Corral's state and its second copy to a text (None: to nothing).
+    """The steps that write a text to a file of Corral's state and to its second copy, or that remove both (None).
 
-    What the file held is kept under the suffix ``aside``, where that is given.
+    With ``aside`` the former text is kept in a file with this suffix.
     """
     before = state.read_text(host, path)
     if text is None:
@@ -91,7 +91,7 @@ def checkpoint_text(found: Workloads) -> str:
 
 
 def admitted_changes(host: Host, found: Workloads, *, back: bool) -> list[Change]:
-    """The file of the workloads that were admitted at run time, where they change; ``back``: the node goes back to an earlier profile."""
+    """The change of the file of workloads that were admitted at run time. ``back``: the node goes back to an earlier profile."""
     if found.admitted is None:
         return []
     rows = profile_workloads.to_data(found.admitted)
@@ -111,7 +111,7 @@ def admitted_changes(host: Host, found: Workloads, *, back: bool) -> list[Change
 
 
 def event_change(event: AllocationEvent) -> Change:
-    """A grant that is made, moves or ends."""
+    """The change of a grant that is made, moves or ends."""
     sides = [None if one is None else grant_text(one) for one in (event.before, event.after)]
     return Change(NAME, event.workload, "grant", sides[0], sides[1], event.reason, state.CHECKPOINT)
 
@@ -126,7 +126,7 @@ def grant_text(grant: Grant) -> str:
 
 
 def refused_change(refusal: Refusal, grant: t.Optional[Grant]) -> Change:
-    """The item of a workload that does not get what it requests; ``grant`` is what it has all the same (None: nothing)."""
+    """The item of a workload that does not get what it requests; ``grant``: the grant that it has nevertheless (None: no grant)."""
     has = "nothing" if grant is None else amount_of(grant, refusal.key)
     has, path = has if has != refusal.value else "less", state.CHECKPOINT
     return Change(
@@ -135,7 +135,7 @@ def refused_change(refusal: Refusal, grant: t.Optional[Grant]) -> Change:
 
 
 def amount_of(grant: Grant, key: str) -> str:
-    """What a grant has of that for which a key of its workload asks: ``requests.cpu`` is "2"."""
+    """The amount that a grant has for a key of its workload, as text: for ``requests.cpu`` it is "2"."""
     section, dummy, resource = key.partition(".")
     if key.startswith('requests["'):  # a resource of devices
         section, resource = "requests", key[len('requests["') : -len('"]')]
@@ -147,5 +147,5 @@ def amount_of(grant: Grant, key: str) -> str:
             ", ".join(f"{name} {resources.amount_text(name, amount)}" for name, amount in grant.requests) or "nothing"
         )
     if section == "requests" and resource == resources.CPU and grant.cpus:
-        return str(len(grant.cpus))  # Some of those that were requested may be offline.
+        return str(len(grant.cpus))  # Some of the requested CPUs may be offline.
     return resources.amount_text(resource, amounts[resource]) if resource in amounts else "nothing"

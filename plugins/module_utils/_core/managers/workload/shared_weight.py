@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """The weight of the slice around all workloads on the shared pool: the sum of their requests.
 
-A weight counts only among siblings: with the usual weight of that slice, several requests would be worth less than each says, compared
-with the system's services. The kubelet sets the weight of its pods' cgroup the same way. A part of the workloads manager.
+A weight counts only among siblings: with the default weight of the slice around them, several workloads would get less CPU time than they
+request, compared with system services. The kubelet sets the weight of its pods' cgroup the same way. A part of the workloads manager.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ KEY = f"property:{CORRAL_SLICE}:{WEIGHT}"
 
 
 def wanted(host: Host, tenants: t.Sequence[Tenant], granted: t.Sequence[Grant]) -> t.Optional[str]:
-    """CPUWeight= of the slice around workloads that share CPUs; None as long as the usual weight was enough.
+    """CPUWeight= of the slice around workloads that share CPUs; None as long as the default weight is enough.
 
-    Once raised, the weight is also lowered by setting the property, since runs come and go. To restore the original would remove a file,
-    and systemd would read all its files again.
+    Once Corral has raised the weight, it also lowers the weight by setting the property, since runs come and go. To restore the original
+    would remove a file, and systemd would have to read all its files again.
     """
     weight = requested(tenants, granted)
     if weight is None:
@@ -43,7 +43,7 @@ def wanted(host: Host, tenants: t.Sequence[Tenant], granted: t.Sequence[Grant]) 
 
 
 def requested(tenants: t.Sequence[Tenant], granted: t.Sequence[Grant]) -> t.Optional[str]:
-    """The sum of the workloads' requests as a weight; None where the usual weight is enough.
+    """The sum of the workloads' requests as a weight; None if the default weight is enough.
 
     A tenant counts with the share of its slice, any other workload with its request.
     """
@@ -58,7 +58,7 @@ def requested(tenants: t.Sequence[Tenant], granted: t.Sequence[Grant]) -> t.Opti
 
 
 def change(host: Host, weight: str) -> t.Optional[Change]:
-    """The change that gives the slice this weight; None where the slice has it."""
+    """The change that gives the slice this weight; None if the slice has the weight already."""
     location = f"{cgroup.path_of(CORRAL_SLICE)}/{unit_limits.FILES[WEIGHT]}"
     actual = host.read(location)
     if actual is not None and actual.strip() == weight:

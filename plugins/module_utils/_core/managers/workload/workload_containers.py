@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The limits of a pod's containers: the CPUs, quota, memory and scores in force against those declared.
+"""The limits of a pod's containers: the CPUs, quota, memory and OOM scores in force, compared with the profile's.
 
-A part of the workloads manager. A container that is started with the device of its grant gets its limits before its first instruction
-(cli/container_hook.py), any other container with the next tick.
+A part of the workloads manager. A container that is started with the CDI device of its grant gets its limits before its first instruction
+(cli/container_hook.py); any other container gets them with the next tick.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def changes(
 def released_changes(host: Host, lost: t.Iterable[str], online: CpuSet) -> list[Change]:
     """The changes of containers in the slice of a pod that lost its CPUs: they share all CPUs that the slice has now.
 
-    ``lost`` are pods without CPUs of their own. The wanted CPUs are all: the kernel bounds a container by its slice.
+    ``lost``: pods without CPUs of their own. A container's cpuset gets all online CPUs: the kernel bounds it by the slice's cpuset.
     """
     slices = {name: grants.slice_of(name, exclusive=True) for name in lost}
     paths = {cgroup.path_of(unit): name for name, unit in slices.items() if cgroup.populated(host, unit)}
@@ -109,7 +109,7 @@ def limit_changes(host: Host, workload: str, container: str, group: str, wanted:
 
 
 def score_changes(host: Host, workload: str, container: str, group: str, score: t.Optional[int]) -> list[Change]:
-    """The change of a container's processes with another score than ``score``."""
+    """The change of a container's processes whose OOM score differs from ``score``."""
     others = () if score is None else oom_score.scores(host, group, str(score))
     pids = oom_score.others(host, group, str(score)) if others else []
     if not pids:

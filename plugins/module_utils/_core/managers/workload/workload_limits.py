@@ -52,7 +52,7 @@ def observe(
     score: t.Optional[int],
     sizes: t.Sequence[int],
 ) -> LimitsState:
-    """Observe a workload, its slice ``unit`` and these ``limits`` of the slice, by files of the kernel and systemd."""
+    """A workload, its slice ``unit`` and these ``limits`` of the slice as observed: by files of the kernel and systemd."""
     path = cgroup.path_of(unit)
     exists = cgroup.exists(host, unit)
     values = {name: stripped(host.read(f"{path}/{unit_limits.FILES[name]}")) for name in limits if exists}
@@ -129,14 +129,14 @@ def override_changes(host: Host, unit: str, wanted: t.Iterable[str]) -> list[Cha
 
 
 def early_limits(need: ResourceRequirements, seen: LimitsState, wanted: t.Mapping[str, str]) -> list[Change]:
-    """The limits that a slice without a drop-in for them gets right after its start."""
+    """The changes of limits that are in no drop-in: the slice gets these limits right after its start."""
     names = [name for name in wanted if need.workload.template or name == "AllowedMemoryNodes"]
     items = (limit_change(seen, name, wanted[name]) for name in names if need.workload.hold == RUNNING)
     return [change for change in items if change is not None]
 
 
 def narrower_changes(host: Host, need: ResourceRequirements, wanted: t.Mapping[str, str]) -> list[Change]:
-    """The items for limits that a workload on the shared pool cannot reach, since the shared slice has lower ones."""
+    """The items for limits that a workload on the shared pool cannot reach, since the shared slice has lower limits."""
     items = []
     for name in ("TasksMax", "MemoryMax", "CPUQuota"):
         location = f"{cgroup.path_of(CORRAL_SLICE)}/{unit_limits.FILES[name]}"

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The items of workloads whose containers share a PID namespace against the profile, or do not share one against it.
+"""The items of workloads whose containers share a PID namespace, or do not share one, contrary to the profile.
 
-A part of the workloads manager. It changes nothing: a namespace lasts as long as its processes.
+A part of the workloads manager. The items have no steps: a namespace lasts as long as its processes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PROPERTY = "share_process_namespace"
 def changes(
     host: Host, placed: t.Sequence[tuple[ResourceRequirements, str]], tenants: t.Sequence[Tenant]
 ) -> list[Change]:
-    """The items of workloads, given with their slices, for which sharing is declared."""
+    """The items of the workloads in ``placed``, which has each workload with its slice."""
     paths = {need.workload.name: cgroup.path_of(unit) for need, unit in placed}
     rows = pid_namespaces.containers(host, cgroup.ROOT, tuple(sorted(paths.values())))
     node = pid_namespaces.of_node(host) if rows else ""

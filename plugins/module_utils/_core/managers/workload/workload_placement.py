@@ -37,7 +37,7 @@ NO = (["no"], ["false"], ["off"], ["0"], ["n"], ["f"])
 YES = (["yes"], ["true"], ["on"], ["1"], ["y"], ["t"])
 
 
-# The beginnings of the names of containers' control groups, and of their monitors' and pods'.
+# Prefixes of the names of control groups of containers, of their monitors and of pods.
 CONTAINERS = ("libpod", "docker-", "crio-", "cri-containerd-")
 SPLIT = "libpod-payload-"  # a container inside its unit (podman run --cgroups=split, Quadlet's way)
 
@@ -61,7 +61,7 @@ class UnitState(NamedTuple):
 
 
 def observe_unit(host: Host, files: systemd.UnitFiles, need: ResourceRequirements, wanted: str) -> UnitState:
-    """Observe a workload's unit."""
+    """A workload's unit as observed; ``wanted``: the slice in which the unit is to run."""
     unit = need.workload.pattern
     own = place_file(need)
     settings = files.settings(unit, "Slice")
@@ -101,7 +101,7 @@ def guests_in(host: Host, slice_name: str, unit: str) -> tuple[tuple[str, tuple[
 
 
 def holds_others(host: Host, slice_name: str, unit: str) -> bool:
-    """Whether processes are in control groups beside or inside a unit's own: those of containers."""
+    """Whether processes run in control groups beside or inside a unit's own control group: they are of containers."""
     outer = cgroup.path_of(slice_name)
     inner = [f"{outer}/{name}" for name in host.folders(outer) if name != unit]
     inner += [f"{outer}/{unit}/{name}" for name in host.folders(f"{outer}/{unit}")]
@@ -209,7 +209,7 @@ def device_lines(
 ) -> list[str]:
     """The lines for the drop-in of a unit with granted devices; if a resource has files, the unit can open no other devices.
 
-    A unit with a private /dev also needs binds: it sees the files that it may get, and can open only those that it has.
+    A unit with a private /dev also needs BindPaths= for every device file that it may get. It can open only files of its grant.
     """
     if not need.devices:
         return []
@@ -235,7 +235,7 @@ def device_lines(
 def template_change(
     host: Host, need: ResourceRequirements, score: t.Optional[int], devices: t.Sequence[str] = ()
 ) -> t.Optional[Change]:
-    """The drop-in of a template, which places every instance, even one that has never run. ``devices`` are lines for it."""
+    """The change of a template's drop-in, which places every instance, even before its first run. ``devices``: lines for the drop-in."""
     unit = need.workload.template
     path = dropin(unit, NAME)
     slice_name = slice_for(need, None)
@@ -244,7 +244,7 @@ def template_change(
 
 
 def earlier_name_change(host: Host, grant: Grant) -> t.Optional[Change]:
-    """The drop-in of a running unit whose grant has an earlier name of its workload."""
+    """The change of the drop-in of a running unit whose grant has an earlier name of its workload."""
     path, text = dropin(grant.unit, workload_units.EARLIER_NAME), workload_units.earlier_name_text(grant.workload)
     reason = f"{grant.unit} keeps what it has as {grant.workload} until it stops"
     return file_change(NAME, path, host.read(path), text, reason=reason)
@@ -254,7 +254,7 @@ def later_change(
     need: ResourceRequirements, name: str, settings: t.Sequence[Setting], wanted: str
 ) -> t.Optional[Change]:
     """The item for another file that sorts after Corral's drop-in and sets a property to another value."""
-    # Moving it before Corral's drop-in is enough: no key of a profile sets it, and Slice= of an earlier file tells tenants their units.
+    # A name that sorts before Corral's drop-in is enough: no key of a profile sets the property, and Slice= there may match a tenant.
     way_out = f"take {name}= out of it, or rename it to sort before Corral's"
     return unit_property.later_change(
         NAME, need.workload.pattern, name, settings, wanted, ours=place_file(need), way_out=way_out
@@ -262,7 +262,7 @@ def later_change(
 
 
 def running_containers(host: Host, needs: t.Iterable[ResourceRequirements]) -> list[tuple[str, str]]:
-    """Name and control group of the running containers that may be workloads'. Only Podman knows pods and labels."""
+    """Names and control groups of the running containers that may belong to workloads. Only Podman knows their pods and labels."""
     known = [need.workload for need in needs if not need.workload.is_unit]
     patterns = sorted({one.pattern if MATCH_KINDS[one.match].in_monitor else "*" for one in known})
     if not patterns:
@@ -277,8 +277,8 @@ def container_change(
 ) -> t.Optional[Change]:
     """The item for a container of a workload that runs outside the workload's slice, on shared CPUs.
 
-    It is unknown where only Podman can tell whether a container is the workload's. A pod's infra container only waits, and may run
-    anywhere.
+    The item is unknown if only Podman can tell whether a container belongs to the workload. A pod's infra container only waits, and may
+    run anywhere.
     """
     kind, pattern = MATCH_KINDS[need.workload.match], need.workload.pattern
     inside = f"{cgroup.path_of(slice_name)}/"
@@ -307,7 +307,7 @@ def container_change(
 
 
 def way_into(slice_name: str, location: str) -> str:
-    """How to start a container in a slice. For a container inside a unit by the unit: there Podman refuses --cgroup-parent."""
+    """How to start a container in a slice. A container inside a unit needs Slice= of the unit: Podman refuses --cgroup-parent there."""
     parent, dummy, own = location.rpartition("/")
     unit = parent.rpartition("/")[2]
     if own.startswith(SPLIT) and unit.endswith(".service"):
@@ -329,21 +329,21 @@ def slice_shown(location: str) -> str:
 
 
 def score_of(need: ResourceRequirements, capacity: t.Optional[int]) -> t.Optional[int]:
-    """oom_score_adj of a workload's processes; None where the score depends on the machine's memory, which is not known."""
+    """oom_score_adj of a workload's processes; None if the score depends on the machine's memory, and its size is not known."""
     if capacity is None and need.qos == qos.BURSTABLE:
         return None
     return qos.oom_score_adj(need.qos, dict(need.requests).get(MEMORY, 0), capacity or 1)
 
 
 def scores_differ(need: ResourceRequirements) -> bool:
-    """Whether the containers of a pod have different scores, which is so only in the class Burstable."""
+    """Whether each container of a pod has a score of its own: only in the class Burstable."""
     return bool(need.workload.containers) and need.qos == qos.BURSTABLE
 
 
 def slice_for(need: ResourceRequirements, grant: t.Optional[Grant]) -> str:
-    """The slice of a workload. A workload that was refused CPUs shares: in a slice without a cpuset it would run on all CPUs.
+    """The slice of a workload. A workload that was refused CPUs runs on the shared pool: a slice without a cpuset would have all CPUs.
 
-    A workload that is admitted before each start has its exclusive slice even without a grant: it does not start without one.
+    With ``hold: running`` a workload has its exclusive slice even without a grant: it does not start without a grant.
     """
     own = bool(grant.cpus) if grant else need.cpus > 0 and need.workload.hold == RUNNING
     return grants.slice_of(need.workload.name, exclusive=own, tenant=need.tenant)

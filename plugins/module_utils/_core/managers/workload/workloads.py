@@ -82,9 +82,9 @@ WRITES = (
 
 
 class ObservedWorkloads(NamedTuple):
-    """What the parts of all workloads share. ``sizes``: the declared hugepages in KiB. ``tasks``: the task limit of workloads with their
-    own CPUs that declare none. ``memory``: the machine's, in bytes. ``containers``: the running containers that may be workloads', with
-    their control groups. ``by_hand``: the units with a file of set-property. ``of_tenants``: the slices of tenants.
+    """The observations that the parts of all workloads share. ``sizes``: the sizes of declared hugepages in KiB. ``tasks``: the task limit
+    of a workload with its own CPUs that declares no limit. ``memory``: the machine's, in bytes. ``containers``: the running containers that
+    may belong to workloads, with their control groups. ``by_hand``: slices with a file of set-property. ``of_tenants``: tenants' slices.
     """
 
     files: systemd.UnitFiles
@@ -149,7 +149,7 @@ def plan_unfit(host: Host, context: Context, workloads: Workloads, unfit: Proble
 
 
 def observe(host: Host, context: Context, workloads: Workloads) -> ObservedWorkloads:
-    """Observe what the parts of all workloads share."""
+    """The observations that the parts of all workloads share."""
     memory = context.topology.machine_memory_kib
     own_tasks = task_budget.exclusive_limits(context)
     return ObservedWorkloads(
@@ -164,7 +164,7 @@ def observe(host: Host, context: Context, workloads: Workloads) -> ObservedWorkl
 
 
 def checkpoint_part(host: Host, context: Context, workloads: Workloads) -> Part:
-    """The checkpoint of grants, and the problems of the declared workloads as a whole."""
+    """The part of the checkpoint, with the problems of the declared workloads as a whole."""
     problems = [problem_of(context, refusal) for refusal in workloads.allocated.refusals]
     return Part(
         (
@@ -183,7 +183,7 @@ def checkpoint_part(host: Host, context: Context, workloads: Workloads) -> Part:
 
 
 def around_part(host: Host, context: Context, workloads: Workloads, by_hand: t.Container[str]) -> Part:
-    """The slices around workloads: those of tenants, and the weight of the shared slice."""
+    """The part of the slices around workloads: the slices of tenants, and the weight of the shared slice."""
     changes: list[Change] = []
     owned: set[str] = set()
     granted, tenants = workloads.allocated.grants, context.profile.tenants
@@ -208,7 +208,7 @@ def around_part(host: Host, context: Context, workloads: Workloads, by_hand: t.C
 def workload_part(
     host: Host, context: Context, need: ResourceRequirements, grant: t.Optional[Grant], common: ObservedWorkloads
 ) -> Part:
-    """One workload: its slice with limits, and the place of its unit or container in the slice."""
+    """The part of one workload: its slice with limits, and the place of its unit or container in the slice."""
     score = workload_placement.score_of(need, common.memory)
     if context.workloads is not None and need.workload.name in context.workloads.status.other_units:
         return part_beside(host, context, need, grant, common, score)
@@ -221,7 +221,7 @@ def workload_part(
     unit = workload_placement.slice_for(need, grant)
     wanted = unit_limits.of(need, bool(need.cpus), grant.mems if grant else None)
     if PIDS not in dict(need.limits) and common.tasks is not None and grants.is_exclusive(unit):
-        # A top-level slice is in no slice whose limit would keep the system's reserve.
+        # A top-level slice has no parent whose limit would keep the system's reserve.
         wanted = {**wanted, "TasksMax": str(common.tasks)}
     seen = workload_limits.observe(host, common.files, need, unit, wanted, score, common.sizes)
     # A workload that still runs without a grant, after its CPUs were reserved or isolated, keeps its limits until it stops.
@@ -270,13 +270,13 @@ def part_beside(
     common: ObservedWorkloads,
     score: t.Optional[int],
 ) -> Part:
-    """One workload while another unit still runs under its name: that unit keeps the slice as it is. This workload's unit starts in the
-    shared slice, or does not start.
+    """The part of a workload while another unit still runs under its name. That unit keeps the slice as it is. The workload's own unit
+    starts in a slice on the shared pool, or does not start.
     """
     unit = grant.slice if grant else workload_placement.slice_for(need, None)
     owned = owned_of(unit, dict.fromkeys(unit_limits.FILES, ""), files=True)
     place = unit
-    # A workload that is admitted before each start is refused its own slice.
+    # With ``hold: running`` the unit does not start meanwhile: its admission is refused.
     if need.workload.hold != RUNNING and grants.is_exclusive(unit):
         place = grants.slice_of(need.workload.name, exclusive=False, tenant=need.tenant)
     if not need.workload.is_unit:
@@ -289,7 +289,7 @@ def part_beside(
 
 
 def runs_part(host: Host, undeclared: t.Sequence[Grant], renamed: t.Sequence[Grant]) -> Part:
-    """What grants need until their runs end, although the profile no longer declares their workloads, or names them otherwise."""
+    """The part of grants whose units still run, although the profile no longer declares the workloads, or ``renamed`` them."""
     changes = filter(None, (workload_placement.earlier_name_change(host, grant) for grant in renamed))
     files = {f"file:{dropin(grant.unit, workload_units.EARLIER_NAME)}" for grant in renamed}
     return Part(tuple(changes), frozenset(files | owned_for_runs(host, undeclared, renamed)))
@@ -298,7 +298,7 @@ def runs_part(host: Host, undeclared: t.Sequence[Grant], renamed: t.Sequence[Gra
 def strayed_part(
     host: Host, granted: t.Iterable[tuple[ResourceRequirements, t.Optional[Grant]]], files: systemd.UnitFiles
 ) -> Part:
-    """The items of units whose processes were moved out of their slices."""
+    """The part with the items of units whose processes were moved out of their slices."""
     placed = [(need, grant.slice) for need, grant in granted if grant is not None and not need.workload.is_template]
     return Part(tuple(workload_placement.strayed_changes(host, files, placed)), frozenset())
 
@@ -326,7 +326,7 @@ def containers_part(
     granted: t.Iterable[tuple[ResourceRequirements, t.Optional[Grant]]],
     common: ObservedWorkloads,
 ) -> Part:
-    """The containers of pods whose limits differ from the profile."""
+    """The part of the containers of pods: their limits that differ from the profile."""
     others = context.workloads.status.other_units if context.workloads else {}
     pods = [(need, grant) for need, grant in granted if need.workload.containers and need.workload.name not in others]
     if not pods:
@@ -342,7 +342,7 @@ def containers_part(
 
 
 def grant_unit_part(host: Host, context: Context) -> Part:
-    """The unit files that grant a run's resources and hold them while it runs."""
+    """The part of the unit files that admit a workload before its unit starts, and hold its grant while the unit runs."""
     texts = {
         workload_units.GRANT_UNIT: workload_units.grant_unit_text(),
         workload_units.REGRANT_UNIT: workload_units.regrant_unit_text(),
@@ -388,10 +388,10 @@ def owned_of(unit: str, wanted: t.Mapping[str, str], *, files: bool) -> set[str]
 
 
 def owned_for_runs(host: Host, undeclared: t.Sequence[Grant], renamed: t.Container[Grant]) -> set[str]:
-    """The keys of what the runs of undeclared workloads need until they end.
+    """The keys of the drop-ins and slices that running units of undeclared workloads need until they stop.
 
-    The drop-in that requires the unit of the grant must stay: without it systemd would stop that unit under the running workload. Grants in
-    ``renamed`` have another drop-in for that.
+    The drop-in with Requires= of the grant's unit must stay: without the drop-in systemd would stop the grant's unit while the workload
+    runs. Grants in ``renamed`` have another drop-in with Requires=.
     """
     owned: set[str] = set()
     names = host.names(ETC) if undeclared else []
@@ -418,13 +418,13 @@ def problem_of(context: Context, refusal: Refusal) -> Problem:
     name = refusal.workload.partition(":")[0]
     index = next((i for i, workload in enumerate(context.profile.workloads) if workload.name == name), None)
     path = refusal.workload if index is None else f"workloads[{index}]"
-    # Where workloads are counted, the value is the workload itself.
+    # If a quota of workloads refuses, the refusal's value is the workload itself.
     named = "" if refusal.value == refusal.workload else f"{refusal.workload}: "
     return Problem(f"{path}.{refusal.key}", refusal.value, f"{named}{refusal.message}")
 
 
 def named_as_tenants(declared: Profile, needs: t.Sequence[ResourceRequirements]) -> list[Problem]:
-    """Tenants with the name of a workload that was admitted before them: both would write their limits to one slice."""
+    """The problems of tenants that have the name of an admitted workload: both would write their limits to one slice."""
     names = {profile_workloads.slice_name(need.workload.name): need.workload.name for need in needs}
     known = [(index, row.name, profile_workloads.slice_name(row.name)) for index, row in enumerate(declared.tenants)]
     return [
@@ -503,7 +503,7 @@ def key_of(change: Change, declared: Profile) -> str:
 
 
 def on_removal(host: Host, removed: t.Container[str], dummy_back: bool) -> tuple[Change, ...]:
-    """The end of all grants, and the stop of the slices without a process."""
+    """The changes that end all grants, and stop the slices without a process."""
     if NAME not in removed or not state.there(host, state.CHECKPOINT):
         return ()
     return (checkpoint.given_up(host), *empty_slices(host))

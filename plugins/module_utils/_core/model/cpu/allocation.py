@@ -3,15 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Which CPUs to take: what the kubelet's static CPU policy takes (takeByTopology and allocateCPUs, 1.36).
+"""The choice of CPUs, as the kubelet's static CPU policy makes it (takeByTopology and allocateCPUs, 1.36).
 
-A Pick holds the free CPUs and the number that is still needed; steps take CPUs one after another, largest units first. Every list is
-ordered by (free CPUs in the unit, id), so that units in use are filled before unused ones.
+A Pick holds the free CPUs and the number that is still needed; it takes CPUs in several steps, the largest units first. Every list is
+ordered by (free CPUs in the unit, id): units in use are filled before unused units.
 
-The kubelet takes a core or socket for wholly free when its free CPUs equal an average (CPUs / cores, CPUs / sockets). That is wrong on
-machines with offline siblings or hybrid cores (kubernetes#124066). Here a unit is wholly free when all of its online CPUs are free; only
-with the counts of the kubelet's tables given are the averages used. For the same reason full-pcpus-only promises whole cores in the
-result here; in the kubelet it promises only a number of CPUs.
+The kubelet considers a core or socket wholly free if its free CPUs equal an average (CPUs / cores, CPUs / sockets). That is wrong on
+machines with offline siblings or hybrid cores (kubernetes#124066). Here a unit is wholly free if all of its online CPUs are free;
+averages are used only if the counts of the kubelet's tables are given. For the same reason full-pcpus-only promises whole cores here,
+and only a number of CPUs in the kubelet.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ __all__ = ["CpuInfo", "CpuTopology", "allocate", "counted", "of", "smt_problem",
 
 
 def take(view: CpuTopology, available: CpuSet, count: int, options: Options = DEFAULT) -> CpuSet:
-    """``count`` CPUs out of ``available``, chosen as the options say.
+    """``count`` CPUs out of ``available``, chosen according to the options.
 
-    Raises ValueError with the kubelet's text when there are not enough CPUs, and with full-pcpus-only when no whole cores add up.
+    Raises ValueError, with the kubelet's text, if CPUs are too few, or if no whole cores add up to ``count`` with full-pcpus-only.
     """
     return allocate(view, available, count, options)
 
@@ -63,8 +63,8 @@ def allocate(
 ) -> CpuSet:
     """``count`` CPUs out of ``available`` and ``reusable``, first from the NUMA nodes of ``affinity``.
 
-    With align-by-socket the sockets of these nodes come first. ``reusable`` are the CPUs of ended containers of the same pod. Raises
-    ValueError as take() does.
+    With align-by-socket the sockets of these nodes come first. ``reusable``: the CPUs of ended containers of the same pod. Raises
+    ValueError like take().
     """
     free = view.mask(available | reusable)
     near = 0 if affinity is None else free & _near(view, affinity, options)
@@ -75,9 +75,9 @@ def allocate(
 
 
 def smt_problem(view: CpuTopology, available: CpuSet, reserved: CpuSet, count: int) -> str | None:
-    """Why full-pcpus-only cannot give ``count`` CPUs, where possible in the kubelet's words; None when it can.
+    """Why full-pcpus-only cannot give ``count`` CPUs, if possible in the kubelet's words; None if it can.
 
-    Usable are the cores that are ``available`` as a whole and have no reserved CPU.
+    A core is usable if all of its CPUs are ``available`` and none is ``reserved``.
     """
     usable = _free_cores(view, view.mask(available - reserved))
     sizes = view.core_sizes or (1,)
@@ -116,12 +116,12 @@ def _take(view: CpuTopology, free: int, count: int, options: Options) -> int:
 
 
 def _group(view: CpuTopology) -> int:
-    """The number of CPUs of a core; where cores differ that of the largest, so that nearly all groups are whole cores."""
+    """The number of CPUs of a core. If cores differ, that of the largest core: then nearly all groups are whole cores."""
     return view.num_cpus // view.num_cores if view.averages else max(view.core_sizes, default=1)
 
 
 def take_distributed(view: CpuTopology, free: int, count: int, group: int, spread: bool) -> int:
-    """Take evenly from as few NUMA nodes as possible, ``group`` CPUs at a time; packed where no even division exists."""
+    """``count`` CPUs evenly from the fewest NUMA nodes, in groups of ``group`` CPUs; as by take_units() if no even division exists."""
     if count < 1 or count % group:
         return take_units(view, free, count, spread)
     pick = Pick(view, free, count)
@@ -138,7 +138,7 @@ def take_distributed(view: CpuTopology, free: int, count: int, group: int, sprea
 
 
 def _fewest_nodes(view: CpuTopology, count: int, group: int) -> int:
-    """How many nodes hold so many CPUs when all are free."""
+    """The least number of nodes that have ``count`` CPUs, if all CPUs are free."""
     nodes = view.units[NUMA].values()
     if view.averages:
         return _ceil(count // group, _ceil(_ceil(len(view.cpus), group), len(nodes)))
@@ -155,7 +155,7 @@ def _ceil(number: int, unit: int) -> int:
 
 
 def take_units(view: CpuTopology, free: int, count: int, spread: bool = False, uncore: bool = False) -> int:
-    """Take whole nodes and sockets, then with ``uncore`` caches, then whole cores unless ``spread``, then single CPUs."""
+    """``count`` CPUs: first whole nodes and sockets, then caches (with ``uncore``), whole cores (without ``spread``), single CPUs."""
     pick = Pick(view, free, count)
     pick.take_whole(view.outer)
     pick.take_whole(view.inner)
@@ -209,14 +209,14 @@ class Pick:
                 yield unit
 
     def size(self, unit: Unit, level: int) -> int:
-        """The size by which a unit is judged."""
+        """The number of free CPUs with which a unit counts as wholly free."""
         view = self.view
         if view.averages and level in (CORE, SOCKET):
             return view.num_cpus // (view.num_cores if level == CORE else view.num_sockets)
         return unit.size
 
     def take_whole(self, level: int) -> None:
-        """Take each wholly free unit that is not larger than what is needed; the list is made once."""
+        """Take each wholly free unit that is not larger than the number of needed CPUs; the list of units is made once."""
         if self.needed < self.view.smallest[level]:
             return
         for unit in self.whole(level):
@@ -237,7 +237,7 @@ class Pick:
             self.take_partial_uncore(cache)
 
     def take_partial_uncore(self, cache: Unit) -> None:
-        """Take the first cores of a cache with free CPUs, if these CPUs are exactly as many as are still needed."""
+        """Take the first cores with free CPUs of a cache, if their free CPUs are exactly as many as are still needed."""
         taken = room = 0
         for core in self.view.parts(CORE, UNCORE)[cache.id]:
             if room >= self.needed:
@@ -251,7 +251,7 @@ class Pick:
             self.take(taken)
 
     def take_cpus(self, spread: bool) -> None:
-        """Take single CPUs: in the order of cores, so that partly used cores come first, or by number in each socket."""
+        """Take single CPUs: in the order of cores, partly used cores first, or (with ``spread``) by number in each socket."""
         if self.needed < 1:
             return
         free = self.free
@@ -263,7 +263,7 @@ class Pick:
 
 
 def _ordered(units: t.Iterable[Unit], free: int, within: int) -> list[tuple[Unit, int]]:
-    """The units that have a CPU ``within``, each with its number of free CPUs, sorted by it. ``units`` are in ascending order."""
+    """The units that have a CPU ``within``, each with its number of free CPUs, sorted by this number. ``units`` are in ascending order."""
     return sorted(((unit, size(unit.mask & free)) for unit in units if unit.mask & within), key=lambda row: row[1])
 
 
@@ -280,7 +280,7 @@ def _free_cores(view: CpuTopology, free: int) -> list[Unit]:
 
 
 def _allocate_cores(view: CpuTopology, free: int, near: int, count: int, options: Options) -> int:
-    """What the kubelet takes of the wholly free cores; if it splits a core, any whole cores that add up. Raises ValueError."""
+    """The kubelet's choice among the wholly free cores; if that splits a core, other whole cores that add up. Raises ValueError."""
     cores = _free_cores(view, free)
     usable = sum(core.mask for core in cores)
     if count <= size(usable):
@@ -297,7 +297,7 @@ def _allocate_cores(view: CpuTopology, free: int, near: int, count: int, options
 
 
 def _sums(cores: t.Sequence[Unit]) -> list[int]:
-    """For each place in the list the sums of CPUs that cores from there on can add up to, as bits."""
+    """For each index of the list the possible sums of CPUs of the cores from this index on, as bits."""
     sums = [1]
     for core in reversed(cores):
         sums.append(sums[-1] | sums[-1] << core.size)

@@ -5,16 +5,16 @@
 # This module is private to the collection corral.node.
 """How many CPUs each NUMA node gives when they are distributed evenly (takeByTopologyNUMADistributed, KEP-2902).
 
-The kubelet takes the fewest nodes that can share the CPUs evenly, in groups of CPUs. Of several such combinations it takes that which
-leaves the free CPUs of all nodes best balanced: the lowest standard deviation to three decimals, the first of equal ones. The remainder
-of the division goes to some of the chosen nodes, a group at a time in turn.
+The kubelet takes the fewest nodes that can share the CPUs evenly, in groups of CPUs. Of several such combinations it takes the best
+balance of the CPUs that stay free on all nodes: the lowest standard deviation to three decimals, and the first combination of equal ones.
+The remainder of the division goes to some of the chosen nodes, a group at a time in turn.
 
-The kubelet looks at every combination of nodes, and in each at every subset for the remainder. This search finds the same combination
-and skips those that cannot be the best: of nodes with equally many free CPUs only the first is tried, and a combination is continued only
-while its best possible balance is better than the best found. That is exact on machines of up to eight nodes with CPUs. On larger
-machines with very uneven nodes the search ends after LIMIT combinations with the best so far: the division is as even, but another
-choice of nodes might leave a better balance. Two errors of the kubelet 1.36 are not repeated: combinations of four and more nodes that
-overwrite one another in memory (a Go slice is kept without a copy), and an endless loop where a remainder fits only in parts of groups.
+The kubelet looks at every combination of nodes, and in each at every subset for the remainder. This search finds the same combination, but
+skips combinations that cannot be best: of nodes with equally many free CPUs it tries only the first, and it continues a combination only
+while the best possible balance is better than the best found. It is exact on machines of up to eight nodes with CPUs. On larger machines
+with very uneven nodes it ends after LIMIT combinations with the best so far: the division is as even, but another choice of nodes might
+leave a better balance. Two errors of the kubelet 1.36 are not repeated: combinations of four and more nodes overwrite one another in
+memory (a Go slice is kept without a copy), and a remainder that fits only in parts of groups loops forever.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ Portion = tuple[int, int]  # index of a node, CPUs
 
 
 def portions(free: t.Sequence[int], count: int, group: int, fewest: int) -> list[Portion] | None:
-    """The CPUs to take from each node, in this order; None when no number of nodes from ``fewest`` on can share evenly.
+    """The CPUs to take from each node, in this order; None if no number of nodes from ``fewest`` on can share evenly.
 
-    ``free`` has the number of free CPUs of each node that has any, in the kubelet's order of nodes; ``group`` divides ``count``.
+    ``free``: the numbers of free CPUs, without nodes that have none, in the kubelet's order of nodes. ``group`` divides ``count``.
     """
     for number in range(fewest, min(count // group, len(free)) + 1):
         chosen = _Search(free, count, group, number).run()
@@ -46,7 +46,7 @@ def portions(free: t.Sequence[int], count: int, group: int, fewest: int) -> list
 
 
 class _Choice(NamedTuple):
-    """The nodes that give an equal share each; a node gives one group more each time it is in ``extra``."""
+    """A combination: each of the ``nodes`` gives an equal share, and one more group for each time that it is in ``extra``."""
 
     balance: int
     nodes: tuple[int, ...]
@@ -75,7 +75,7 @@ class _Search:
         goal = self.lowest_balance((), 0)
         if goal is None:
             return None
-        # The nodes with most free CPUs are often the best choice: evaluated first, they let the search skip nearly all others.
+        # The nodes with most free CPUs are often the best choice: evaluated first, they let the search skip nearly all other choices.
         self.best = self.evaluate(tuple(sorted(self.fullest_from(0)[: self.number])))
         if len(self.nodes) <= MOST_NODES:
             self.walk((), 0, goal)
@@ -102,12 +102,12 @@ class _Search:
                 self.walk((*chosen, node), at + 1, goal)
 
     def improves(self, balance: int) -> bool:
-        """Whether a choice is better than the best so far. Until the walk has found its first choice, an equal one counts as better."""
+        """Whether this balance is better than the best so far. Until the walk has found its first choice, an equal balance counts too."""
         best = self.best
         return best is None or balance < best.balance or (balance == best.balance and not self.in_order)
 
     def balance(self, gain: int) -> int:
-        """The standard deviation of the free CPUs in thousandths, after the sum of their squares has gone down by ``gain``."""
+        """The standard deviation of the nodes' free CPUs in thousandths, after the sum of their squares has gone down by ``gain``."""
         number = len(self.free)
         deviation = math.sqrt(number * (self.squares - gain) - self.total_after**2) / number
         return math.floor(deviation * 1000 + 0.5)
@@ -118,7 +118,8 @@ class _Search:
     def lowest_balance(self, chosen: tuple[int, ...], start: int) -> int | None:
         """A lower bound of the balance of ``chosen`` with nodes from ``start`` on; None when no such combination has enough CPUs.
 
-        The bound is that of the nodes with most free CPUs, where the fullest node gives the next group of the remainder.
+        It is the balance if the nodes with most free CPUs give the shares, and each next group of the remainder comes from the node that
+        has most free CPUs then.
         """
         self.tries += 1
         missing = self.number - len(chosen)
@@ -135,7 +136,7 @@ class _Search:
         return self.fullest[start]
 
     def gain_of_rest(self, left: t.Iterable[int]) -> int | None:
-        """The highest gain that the remainder can have on nodes with so many CPUs left, whatever the order of turns."""
+        """The highest gain of the remainder on nodes with these numbers of CPUs ``left``, in any order of turns."""
         heap = [-cpus for cpus in left]
         heapq.heapify(heap)
         gain = 0
@@ -163,9 +164,9 @@ class _Search:
         return _Choice(best[0], nodes, tuple(able[index] for index in best[1]))
 
     def one_each(self, left: list[int], gain: int) -> tuple[int, tuple[int, ...]] | None:
-        """The best subset of nodes for at most one more group each; None when there are fewer nodes than groups.
+        """The balance and nodes of the best subset that gives at most one more group each; None if there are fewer nodes than groups.
 
-        In the kubelet larger subsets come first and the first nodes of a subset give: so the choice begins with the first nodes and widens.
+        The kubelet tries larger subsets first, and the first nodes of a subset give: this search begins with the first nodes and adds more.
         """
         if len(left) < self.rest:
             return None
@@ -185,7 +186,7 @@ class _Search:
     def in_turns(
         self, left: list[int], gain: int, lowest: int, best: tuple[int, tuple[int, ...]] | None
     ) -> tuple[int, tuple[int, ...]]:
-        """The best subset of fewer nodes than groups, if it is better than ``best``."""
+        """The balance and turns of the best subset with fewer nodes than groups; ``best`` if that is better."""
         for number in range(min(len(left), self.rest - 1), 0, -1):
             for subset in _subsets(left, number):
                 if best is not None and (self.tries > LIMIT or best[0] == lowest):
@@ -211,7 +212,7 @@ class _Search:
 
 
 def _gain(free: int, given: int) -> int:
-    """By how much the square of the free CPUs goes down."""
+    """The decrease of the square of a node's free CPUs."""
     return free * free - (free - given) ** 2
 
 

@@ -13,7 +13,7 @@ from ..values import cpuset
 from ..values.records import NamedTuple
 
 SHOWN = 6
-LEAST = 0.01  # of a CPU on average: a service that uses less does not matter
+LEAST = 0.01  # CPUs on average: a service that uses less does not matter
 HINT = (
     "move a service that needs more CPUs to machine.slice or corral.slice (Slice= in a drop-in, "
     "then a restart), or add its slice to cpu.shared.slices"
@@ -21,7 +21,7 @@ HINT = (
 
 
 class Service(NamedTuple):
-    """A service or scope: its name, the CPU time it has used and how old it is (s), and its busiest command."""
+    """A service or scope: its name, the CPU time that it has used and its age (seconds), and its busiest command."""
 
     name: str
     used: float
@@ -30,12 +30,12 @@ class Service(NamedTuple):
 
     @property
     def cpus(self) -> float:
-        """The CPUs that it has used on average since it started; 0 if its age is unknown."""
+        """The CPUs that the service has used on average since its start; 0 if its age is unknown."""
         return self.used / max(self.age, 1.0) if self.age is not None else 0.0
 
 
 def note(unit: str, now: frozenset[int], wanted: frozenset[int], services: t.Iterable[Service]) -> t.Optional[str]:
-    """One line about a slice that will have fewer CPUs, with its busy services; None when it has none."""
+    """One line about a slice that will have fewer CPUs, with its busy services; None if it has no busy service."""
     busy = sorted(
         (service for service in services if service.cpus >= LEAST), key=lambda service: (-service.cpus, service.name)
     )
@@ -54,7 +54,7 @@ def note(unit: str, now: frozenset[int], wanted: frozenset[int], services: t.Ite
 
 
 def by(service: Service) -> str:
-    """The command of a service, where the unit's name does not contain it."""
+    """The command of a service; "" if the unit's name contains the command."""
     stem = service.name.rpartition("/")[2].rpartition(".")[0]
     return "" if not service.command or service.command in stem else f" ({service.command})"
 

@@ -27,7 +27,7 @@ class Assignment(NamedTuple):
 
 
 def declared(pools: Pools, grants: t.Iterable[Grant]) -> dict[int, Assignment]:
-    """The assignment of each CPU that is in a pool; ``pools`` are without the granted CPUs."""
+    """The assignment of each CPU that is in a pool. In ``pools`` the granted CPUs are not in the shared pool."""
     assignments = {cpu: Assignment(kind) for kind in reversed(KINDS) for cpu in getattr(pools, kind)}
     assignments.update((cpu, Assignment("exclusive", grant.workload)) for grant in grants for cpu in grant.cpus)
     return assignments

@@ -23,7 +23,7 @@ class Options(NamedTuple):
 
 DEFAULT = Options()
 
-# The kubelet's names, and the fields.
+# The field of each option, by the kubelet's name of the option.
 NAMES = {field.replace("_", "-"): field for field in Options._fields}
 
 FORBIDDEN = (
@@ -35,5 +35,5 @@ FORBIDDEN = (
 
 
 def forbidden(options: Options) -> list[tuple[str, str]]:
-    """The pairs of options that are both set and that the kubelet refuses to start with."""
+    """The pairs of options that are both set, and with which the kubelet refuses to start."""
     return [pair for pair in FORBIDDEN if all(getattr(options, NAMES[name]) for name in pair)]

@@ -6,7 +6,7 @@
 """The order in which slices hand over CPUs: one slice releases a CPU before another one gets it.
 
 An exclusive slice (of a grant, or of isolated CPUs) shares its CPUs with no other slice at any instant; shared slices
-may share theirs with each other. An overlap that exists at the beginning may stay until the slices leave it; no write adds one.
+may share CPUs with each other. An overlap that exists at the beginning may stay until a move ends it; no write adds an overlap.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from collections import defaultdict, deque
 from ..values import cpuset
 from ..values.records import NamedTuple
 
-Users = dict[bool, "defaultdict[int, set[str]]"]  # the exclusive slices (True) and the others, by CPU
-# The kinds of order, best first; an order without shared or unasked CPUs is of the first kind.
+Users = dict[bool, "defaultdict[int, set[str]]"]  # by CPU: exclusive slices (True), shared slices (False)
+# The levels of an order, the strictest first. Without shared and unasked CPUs an order is of the level ALONE.
 # ALONE: an exclusive slice gets only CPUs that no other slice has.
-# FIRST: an exclusive slice also keeps a CPU that it shares, where it requests this CPU already or no rival does.
+# FIRST: an exclusive slice may also keep a CPU that it shares, if it requests the CPU already or no rival requests it.
 # BY_REQUEST: only requests count, not which slice has a CPU.
-# A CPU is unasked where the kernel gives it to a slice without AllowedCPUs=, or without an online CPU of its own.
+# A CPU is unasked if a slice has it without a request: the slice has no AllowedCPUs=, or all CPUs that it requests are offline.
 ALONE, FIRST, BY_REQUEST = range(3)
 
 
 class Slice(NamedTuple):
-    """The CPUs of a slice (or scope), now and soon.
+    """The CPUs of a slice (or scope) before and after the hand-over.
 
-    ``now`` is empty for a slice that does not exist yet. A slice whose ``wanted`` is empty keeps what it has, because an
-    empty cpuset is no limit to the kernel. ``unasked`` are those of ``now`` that the slice has without requesting them.
+    ``now`` is empty for a slice that does not exist yet. If ``wanted`` is empty the slice keeps its CPUs, because an
+    empty cpuset is no limit to the kernel. ``unasked``: the CPUs of ``now`` that the slice has without requesting them.
     """
 
     unit: str
@@ -49,12 +49,12 @@ class NoSafeOrder(Exception):
 def order(
     slices: t.Sequence[Slice], spare: frozenset[int], avoided: frozenset[int] = frozenset()
 ) -> list[tuple[str, frozenset[int]]]:
-    """The writes (unit, CPUs) that give every slice its wanted CPUs. ``avoided`` are CPUs that unmanaged control groups request: an
-    exclusive slice that waits on free CPUs takes others, if any is free.
+    """The writes (unit, CPUs) that give every slice its wanted CPUs. ``avoided``: CPUs that unmanaged control groups request. An
+    exclusive slice that waits on free CPUs takes other free CPUs than these, if there are any.
 
     Slices that have CPUs to release go first: a slice moves as soon as it may request all of its wanted CPUs, in one write. When all
     of them wait for each other, one slice takes the part that it may request, or waits on other CPUs. Slices that only get more CPUs,
-    and new slices, go last. Raises NoSafeOrder when there is no such order.
+    and new slices, go last. Raises NoSafeOrder if every order has an overlap.
     """
     for level in (ALONE, FIRST):
         with contextlib.suppress(NoSafeOrder):
@@ -63,10 +63,10 @@ def order(
 
 
 class Planner:
-    """The writes so far, and which slices have and request each CPU after them.
+    """The writes so far, and the slices that have and request each CPU after these writes.
 
-    The time grows with the number of CPUs that change hands: an index has the slices that use a CPU and those that wait for it, and only
-    those are compared again when the CPU is released.
+    The time grows with the number of CPUs that change hands: indexes have the slices that use a CPU and the slices that wait for it, and
+    only the waiting slices are checked again when the CPU is released.
     """
 
     def __init__(self, slices: t.Sequence[Slice], spare: frozenset[int], avoided: frozenset[int], level: int) -> None:
@@ -74,7 +74,7 @@ class Planner:
         self.spare, self.avoided, self.level = spare, avoided, level
         self.now = {one.unit: one.now for one in slices}
         self.requested = {one.unit: one.now - one.unasked for one in slices}
-        # Wanted CPUs that a slice has without a request. One that wants none, and keeps what it has, requests none.
+        # Wanted CPUs that a slice has without a request. A slice that wants no CPUs keeps its CPUs, and requests none.
         self.to_request = {one.unit: one.unasked & one.wanted for one in slices}
         self.cpus = spare.union(*(one.now | one.wanted for one in slices))
         self.users, self.askers = users_of(slices, self.now), users_of(slices, self.requested)
@@ -83,12 +83,12 @@ class Planner:
         self.releasing = {one.unit: one for one in self.slices.values() if one.now - one.wanted}
         self.needed_by = users_of(slices, {unit: one.wanted for unit, one in self.releasing.items()})
         self.harmless = self.cpus.difference(*(one.wanted for one in self.slices.values() if one.exclusive))
-        self.free: list[int] = []  # CPUs that no slice has, as exclusive slices wait on them
-        self.waited: list[str] = []  # slices that were moved out of the way; each is at most twice
-        self.movable = deque(self.releasing)  # may request all wanted CPUs
-        self.missing: dict[str, list[int]] = {}  # wanted CPUs that a slice may not request; the last one still is one
-        self.waiting: dict[int, list[str]] = {}  # the slices of which it is the last one
-        # May request a part of the wanted CPUs. The slice that exchanges most CPUs is last, and goes first.
+        self.free: list[int] = []  # CPUs that no slice has, in the order in which exclusive slices wait on them
+        self.waited: list[str] = []  # slices that were moved out of the way, each at most twice
+        self.movable = deque(self.releasing)  # slices to check: they may get all wanted CPUs now
+        self.missing: dict[str, list[int]] = {}  # by slice: wanted CPUs once found missing; the last is still missing
+        self.waiting: dict[int, list[str]] = {}  # by CPU: the slices whose last missing CPU it is
+        # Slices that may get a part of the wanted CPUs now. The slice that exchanges most CPUs is last, and is tried first.
         self.rank = {one.unit: (len(one.now ^ one.wanted), one.unit) for one in self.releasing.values()}
         self.partial = sorted(self.rank.values())
         self.queued = set(self.rank)
@@ -104,13 +104,13 @@ class Planner:
         return self.moves
 
     def claims(self, one: Slice) -> Users:
-        """What keeps a slice off a CPU: an exclusive one whatever runs there, a shared one that an exclusive slice requests it."""
+        """The index of slices that keep a slice off a CPU: an exclusive slice if they have the CPU, a shared slice if they request it."""
         return self.users if one.exclusive and self.level < BY_REQUEST else self.askers
 
     def may_keep(self, one: Slice, cpu: int) -> bool:
-        """Whether a write may leave a CPU to a slice: it has requested it, or has it and no rival requests it.
+        """Whether a write may leave a CPU to a slice: the slice requests the CPU already, or has it and no rival requests it.
 
-        With a second request two slices would share the CPU, or an exclusive one could not be a partition.
+        With a second request two slices would share the CPU, or an exclusive slice could not be a partition.
         """
         if cpu in self.requested[one.unit]:
             return True
@@ -123,15 +123,15 @@ class Planner:
         return not (self.level == ALONE and one.exclusive) and self.may_keep(one, cpu)
 
     def kept(self, one: Slice) -> frozenset[int]:
-        """The CPUs of a slice that a write may leave it."""
+        """The CPUs of a slice that a write may leave to the slice."""
         return frozenset(cpu for cpu in self.now[one.unit] if self.may_keep(one, cpu))
 
     def requestable(self, one: Slice, cpus: t.Iterable[int]) -> frozenset[int]:
-        """Those of ``cpus`` that a slice may request now."""
+        """The CPUs among ``cpus`` that a slice may request now."""
         return frozenset(cpu for cpu in cpus if self.may_request(one, cpu))
 
     def put(self, one: Slice, cpus: frozenset[int]) -> None:
-        """Write the CPUs of a slice, and check the slices that can get what it releases."""
+        """Add a write of a slice's CPUs, and queue the slices that wait for released CPUs."""
         released = self.now[one.unit] - cpus
         self.moves.append((one.unit, cpus))
         for users, before in ((self.users, self.now), (self.askers, self.requested)):
@@ -149,14 +149,14 @@ class Planner:
             self.may_get_part(self.needed_by[True][cpu] | self.needed_by[False][cpu])
 
     def may_get_part(self, units: t.Iterable[str]) -> None:
-        """Slices that may request a part of their wanted CPUs now."""
+        """Queue slices that may request a part of their wanted CPUs now."""
         for unit in units:
             if unit not in self.queued:
                 self.queued.add(unit)
                 insort(self.partial, self.rank[unit])
 
     def move_all(self) -> None:
-        """Move each slice that may request all of its wanted CPUs, until there is none."""
+        """Move each slice that may request all of its wanted CPUs, until no such slice is left."""
         while self.movable:
             one = self.releasing.get(self.movable.popleft())
             if one is not None and self.is_missing(one):
@@ -165,7 +165,7 @@ class Planner:
                 self.put(one, one.wanted)
 
     def is_missing(self, one: Slice) -> bool:
-        """Whether a slice may not request one of its wanted CPUs. A CPU is checked again only when all others may be requested."""
+        """Whether there is a wanted CPU that a slice may not request. All wanted CPUs are checked only if no noted CPU is missing now."""
         left = self.missing.setdefault(one.unit, [])
         while left and self.may_request(one, left[-1]):
             left.pop()
@@ -174,7 +174,7 @@ class Planner:
         return bool(left)
 
     def move_to_part(self) -> bool:
-        """Give one slice the part of its wanted CPUs that it may request, if it releases CPUs that others need."""
+        """Whether one slice that releases CPUs for other slices could get a part of its wanted CPUs. Adds the write."""
         while self.partial:
             unit = self.partial.pop()[1]
             self.queued.discard(unit)
@@ -187,11 +187,11 @@ class Planner:
         return False
 
     def needed(self, one: Slice, cpus: t.Iterable[int]) -> frozenset[int]:
-        """Those CPUs of a slice that another slice needs before it can release its own."""
+        """The CPUs among ``cpus`` that another slice needs before the other slice can release CPUs."""
         return frozenset(cpu for cpu in cpus if has_rival(one, self.needed_by, cpu))
 
     def wait_elsewhere(self) -> bool:
-        """Have slices leave a CPU that others wait for, in a cycle, or else have slices outside of it lend one."""
+        """Whether a slice could leave a CPU: in a cycle a CPU that another slice waits for, else any CPU. Adds the writes."""
         cycle = self.cycle()
         free = [cpu for cpu in self.cpus if not self.users[True][cpu] and not self.users[False][cpu]]
         free = [cpu for cpu in free if cpu not in self.avoided] or free
@@ -200,7 +200,7 @@ class Planner:
         return any(self.vacate(one, cpu, place) for place, pairs in ways for one, cpu in pairs)
 
     def vacate(self, one: Slice, cpu: int, place: t.Callable[[Slice, int], frozenset[int]]) -> bool:
-        """Have a slice leave a CPU, with all shared ones that have it, and wait elsewhere. A slice waits twice at most."""
+        """Whether a slice could leave a CPU and wait elsewhere, with all shared slices on the CPU, each at most twice. Adds the writes."""
         leaving = [one] if one.exclusive else [self.slices[unit] for unit in sorted(self.users[False][cpu])]
         found = [place(other, cpu) for other in leaving if self.waited.count(other.unit) < 2]
         if len(found) < len(leaving) or not all(map(self.may_wait_on, leaving, found)):
@@ -211,18 +211,18 @@ class Planner:
         return True
 
     def lenders(self) -> t.Iterator[tuple[Slice, int]]:
-        """A slice that has a CPU, for each CPU; those that shared slices can do without come first."""
+        """Each CPU in use with a slice that has it. CPUs outside ``spare`` come first, and of these the CPUs with few shared slices."""
         for cpu in sorted(self.cpus, key=lambda cpu: (cpu in self.spare, len(self.users[False][cpu]), -cpu)):
             users = self.users[True][cpu] or self.users[False][cpu]
             if users:
                 yield self.slices[min(users)], cpu
 
     def may_wait_on(self, one: Slice, cpus: frozenset[int]) -> bool:
-        """Whether a slice may get ``cpus`` for a while. Those of its wanted ones that it gets without any other it does not leave again."""
+        """Whether a slice may wait on ``cpus``. If these are all wanted, the slice stays there: it must be able to request all of them."""
         return bool(cpus) and (not cpus <= one.wanted or self.requestable(one, cpus) == cpus)
 
     def unneeded(self, one: Slice, cpu: int) -> frozenset[int]:
-        """The CPUs of a slice that no other one needs; a shared slice may have spare ones instead, or any that no exclusive one is to have."""
+        """The CPUs of a slice that no other slice needs; for a shared slice CPUs that no exclusive slice wants, its own first."""
         mine = self.kept(one)
         if one.exclusive:
             return mine - self.needed(one, mine)
@@ -230,13 +230,13 @@ class Planner:
         return next(filter(None, (self.requestable(one, self.harmless & cpus) for cpus in places)), cpuset.EMPTY)
 
     def unused(self, one: Slice, cpu: int) -> frozenset[int]:
-        """CPUs that no slice has, for an exclusive slice: at most as many as it has."""
+        """For an exclusive slice, CPUs that no slice has: at most as many as the exclusive slice has."""
         return frozenset(self.free[: len(self.now[one.unit])]) if one.exclusive else cpuset.EMPTY
 
     def rest(self, one: Slice, cpu: int) -> frozenset[int]:
-        """What a slice may keep without a CPU: all other ones where they are to stay its own, else a single one.
+        """The CPUs that a slice may keep without ``cpu``: all of them if the slice has none to release, else a single CPU.
 
-        A shared slice that has no other one moves to any that it may have.
+        A shared slice that may keep no CPU moves to any CPU that it may request.
         """
         mine = self.kept(one) - {cpu}
         if mine and one.unit not in self.releasing:
@@ -245,9 +245,9 @@ class Planner:
         return frozenset(sorted(mine or shared)[:1])
 
     def cycle(self) -> list[tuple[Slice, int]]:
-        """A cycle of slices: each waits for a CPU of the next one. With each slice comes its CPU that the slice before it waits for.
+        """A cycle of slices, each with the CPU that the slice before it waits for.
 
-        It ends at a slice that has nothing to release, where there is one.
+        If a slice waits for a slice that has nothing to release, the result is the chain that ends there, without its first slice.
         """
         one = next(iter(self.releasing.values()))
         path: dict[str, tuple[Slice, int]] = {}
@@ -265,7 +265,7 @@ class Planner:
     def grow(self) -> None:
         """Give the slices that have nothing to release their wanted CPUs.
 
-        A slice that has them without a request requests them: else it gets more CPUs when a partition beside it ends.
+        A slice that has wanted CPUs without a request gets a request: else it would get more CPUs when a partition beside it ends.
         """
         for one in self.slices.values():
             is_open = all(self.may_request(one, cpu) for cpu in one.wanted)
@@ -278,7 +278,7 @@ class Planner:
 
 
 def users_of(slices: t.Iterable[Slice], cpus: t.Mapping[str, frozenset[int]]) -> Users:
-    """The slices that each CPU is one of."""
+    """The slices that have, or request, each CPU according to ``cpus``."""
     found: Users = {True: defaultdict(set), False: defaultdict(set)}
     for one in slices:
         for cpu in cpus.get(one.unit, ()):
@@ -287,6 +287,6 @@ def users_of(slices: t.Iterable[Slice], cpus: t.Mapping[str, frozenset[int]]) ->
 
 
 def has_rival(one: Slice, users: Users, cpu: int) -> bool:
-    """Whether a CPU is that of another slice which must not share it with this one."""
+    """Whether a CPU has another user with which this slice must not share the CPU."""
     exclusive, shared = users[True][cpu], users[False][cpu]
     return len(exclusive) + len(shared) > (one.unit in exclusive) if one.exclusive else bool(exclusive)

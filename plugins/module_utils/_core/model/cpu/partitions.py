@@ -27,16 +27,16 @@ PROPERTY = "cpuset.cpus.partition"
 SYSTEMD_PROPERTY = "CPUSetPartition"
 MEMBER, ROOT, UNBALANCED = "member", "root", "isolated"
 MANAGER = "cpu"
-# A word of the kernel's reason when CPUs of isolcpus= prevent a partition (perr_strings).
+# A word in the kernel's reason if CPUs of isolcpus= prevent a partition (perr_strings).
 HOUSEKEEPING = "housekeeping"
-# The seconds after which a partition is written again that the kernel refused although no sibling overlaps.
+# The seconds until Corral writes a partition again that the kernel refused although no sibling overlaps.
 RETRY_SECONDS = 600
 
 
 class PartitionState(NamedTuple):
-    """A slice as observed. ``text``: the content of the kernel's file (None: no such file). ``cpus``: the CPUs that it requests (None: no
-    cpuset yet). ``rest``: the CPUs that the kernel leaves to all other control groups. ``offline``: none of its CPUs is online, so that
-    it moves; kernel 6.1 then still shows a partition, which has no CPU.
+    """A slice as observed. ``text``: the content of the kernel's file (None: no such file). ``cpus``: the CPUs that the slice requests
+    (None: no cpuset yet). ``rest``: the CPUs that the kernel leaves to all other control groups. ``offline``: all CPUs of the slice are
+    offline, and the slice is to move; kernel 6.1 then still shows a partition, which has no CPU.
     """
 
     exists: bool
@@ -51,24 +51,24 @@ class PartitionState(NamedTuple):
 
 
 def wanted(cpu: Cpu, units: t.Mapping[str, frozenset[int]], at_boot: frozenset[int] = cpuset.EMPTY) -> dict[str, str]:
-    """The slices that are to be partitions, each with its kind; none where the profile turns partitions off.
+    """The slices that are to be partitions, each with its kind; empty if the profile turns partitions off.
 
-    ``at_boot`` are the CPUs of isolcpus=. The kernel does not balance load there, and from 6.7 on allows them only in partitions without
-    load balancing (prstate_housekeeping_conflict): a slice that has only such CPUs becomes "isolated", which 6.1 and 7.2 accept.
+    ``at_boot``: the CPUs of isolcpus=. The kernel does not balance load on these CPUs, and from 6.7 on allows them only in partitions
+    without load balancing (prstate_housekeeping_conflict): a slice with only such CPUs becomes "isolated", which 6.1 and 7.2 accept.
     """
     if cpu.partitions == "off":
         return {}
     kinds = {unit: UNBALANCED if cpus <= at_boot else ROOT for unit, cpus in units.items() if is_exclusive(unit)}
     if ISOLATED_SLICE in kinds and cpu.isolated is not None and not cpu.isolated.load_balance:
-        # Without load balancing, threads without an affinity pile up on one CPU: so only the profile can turn it off.
+        # Without load balancing, threads without an affinity pile up on one CPU: only the profile can turn load balancing off.
         kinds[ISOLATED_SLICE] = UNBALANCED
     return kinds
 
 
 def housekeeping_conflict(kind: str, slice_state: PartitionState, at_boot: frozenset[int]) -> str:
-    """Why the kernel makes no partition of a slice with CPUs of isolcpus=, and what to do; "" for any other slice.
+    """Why CPUs of isolcpus= prevent the partition of a slice, and what to do; "" for any other slice.
 
-    Kernel 6.12 refuses both kinds, 7.2 the kind root. No write can change that, so this is not drift: the slice keeps its cpuset, as on
+    Kernel 6.12 refuses both kinds, 7.2 the kind root. No write can change that: it is no drift, and the slice has only its cpuset, as on
     nodes without partitions.
     """
     in_the_way, text = (slice_state.cpus or cpuset.EMPTY) & at_boot, slice_state.text or ""
@@ -117,11 +117,11 @@ def change(
 
 
 def foreign_change(unit: str, kind: str, value: str, file: str) -> Change:
-    """The item for a file that makes systemd write another value to a slice's partition."""
+    """The item of a file of systemd that sets another kind of partition for a slice."""
     reason = f"systemd 262 and later writes it over the partition: remove {SYSTEMD_PROPERTY}= from {file}, then systemctl daemon-reload"
     return Change(MANAGER, unit, SYSTEMD_PROPERTY, value, kind, reason, file, (), UNCHANGEABLE)
 
 
 def too_soon(attempt: Attempt, context: Context) -> bool:
-    """Whether the kernel refused a partition less than RETRY_SECONDS ago, without a new profile or a boot since then."""
+    """Whether the kernel refused a partition less than RETRY_SECONDS ago, and neither a profile was applied nor the node booted since."""
     return not context.fresh and 0 <= context.now - attempt.time < RETRY_SECONDS

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The CPU pools of one node: a profile's intent compiled for this machine.
+"""The CPU pools of one node: a profile's pools compiled for this machine.
 
-The reserved, isolated and shared pool are disjoint and together have all online CPUs; a declared pool is never empty. The same profile
-gives the same pools on the same machine: every choice takes the lowest number.
+The reserved, isolated and shared pools are disjoint and together have all online CPUs; a declared pool is never empty. The same profile
+gives the same pools on the same machine: of equal choices the one with the lowest number is taken.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NAMED = 8
 
 
 class Pools(NamedTuple):
-    """The pools of a node, and by NUMA node in ``per_numa``; ``notes`` are hints for the user, not errors."""
+    """The pools of a node; ``per_numa``: the same pools by NUMA node. ``notes``: hints for the user, not errors."""
 
     online: CpuSet
     reserved: CpuSet
@@ -84,7 +84,7 @@ def workload_cpus(pools: Pools) -> CpuSet:
 
 
 def with_exclusive(pools: Pools, exclusive: CpuSet) -> Pools:
-    """The pools with these CPUs moved from the shared pool to the exclusive one."""
+    """The pools with these CPUs moved from the shared pool to the exclusive pool."""
     if not exclusive:
         return pools
     per_numa = {}
@@ -95,9 +95,9 @@ def with_exclusive(pools: Pools, exclusive: CpuSet) -> Pools:
 
 
 def within(pools: Pools, topology: Topology, reserve: CpuSet) -> Pools:
-    """The pools on a node whose kubelet reserves these CPUs: pods may have any other CPU, so no other is reserved or isolated.
+    """The pools on a node whose kubelet reserves the CPUs ``reserve``. Pods may have any other CPU: no other CPU is reserved or isolated.
 
-    If the kubelet reserves no CPU or all, the pools stay as they are.
+    If the kubelet reserves no CPU or all CPUs, the pools stay as they are.
     """
     reserve &= pools.online
     if not reserve or reserve == pools.online:
@@ -126,14 +126,14 @@ def _pools(topology: Topology, reserved: CpuSet, isolated: CpuSet, notes: list[s
 
 
 def _cores(topology: Topology) -> list[CpuSet]:
-    """The cores of the online CPUs; a CPU whose core the kernel does not report counts as a core."""
+    """The cores, without offline CPUs. A CPU counts as a core of its own if the kernel does not report its core."""
     known = [core & topology.online for core in topology.cores]
     alone = topology.online.difference(*known)
     return sorted([*(core for core in known if core), *(frozenset({cpu}) for cpu in alone)], key=min)
 
 
 def _literal(path: str, cpus: CpuSet, hint: str, cpu: Cpu, topology: Topology, findings: _Findings) -> CpuSet:
-    """The CPUs that the profile names. Checked: all are online, and whole cores where the profile requires them."""
+    """The CPUs that the profile names. Refuses CPUs that are not online, and split cores if the profile requires whole cores."""
     text = cpuset.format(cpus)
     if not cpus <= topology.online:
         offline = cpus & topology.offline_present
@@ -164,7 +164,7 @@ def _reserved(cpu: Cpu, topology: Topology, findings: _Findings) -> CpuSet:
 
 
 def _reserved_number(number: int, cpu: Cpu, topology: Topology, findings: _Findings) -> CpuSet:
-    """The CPUs for a number of reserved CPUs, chosen as in the kubelet: packed, out of all online CPUs."""
+    """The reserved CPUs for a declared number: like the kubelet's choice, packed out of all online CPUs."""
     path, total = "cpu.reserved.count", len(topology.online)
     if number >= total:
         return findings.refuse(path, number, _too_many(total))
@@ -260,7 +260,7 @@ def _by_node(topology: Topology, cores: t.Iterable[CpuSet]) -> dict[int, list[Cp
 
 
 def _place(intent: Isolated, topology: Topology, by_node: dict[int, list[CpuSet]], findings: _Findings) -> int | None:
-    """The NUMA node of the isolated cores, -1 for any; None when the place was refused."""
+    """The NUMA node of the isolated cores, -1 for any node; None if the declared place was refused."""
     if intent.near is not None:
         from ..topology import numa_names  # most profiles do not need it
 

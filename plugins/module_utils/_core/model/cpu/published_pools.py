@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The CPU pools as programs read them: JSON data, and an EnvironmentFile."""
+"""The CPU pools in the forms for programs: JSON data, and an EnvironmentFile."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def sets_to_dict(by: t.Mapping[str, CpuSet]) -> json_shapes.PoolSets:
 
 
 def to_env(pools: Pools) -> str:
-    """The pools as an EnvironmentFile of systemd or a shell: ``CORRAL_SHARED_CPUS="2-7"``, and one for each node."""
+    """The pools as an EnvironmentFile of systemd or a shell: ``CORRAL_SHARED_CPUS="2-7"``, also by NUMA node."""
     lines = [("ONLINE_CPUS", pools.online), *((f"{name.upper()}_CPUS", getattr(pools, name)) for name in POOLS)]
     lines.append(("WORKLOAD_CPUS", workload_cpus(pools)))
     for node, by in sorted(pools.per_numa.items()):

@@ -22,7 +22,7 @@ from .pools import Pools, workload_cpus
 
 MANAGER = "cpu"
 SCOPE = "init.scope"
-# The slices that Corral makes besides those of workloads.
+# The slices that Corral makes besides the slices of single workloads.
 DESCRIPTIONS = {
     CORRAL_SLICE: "Corral: workloads on the shared pool",
     ISOLATED_SLICE: "Corral: workloads on the isolated pool",
@@ -30,7 +30,7 @@ DESCRIPTIONS = {
 
 
 def wanted_cpus(cpu: Cpu, pools: Pools, grants: t.Iterable[Grant] = ()) -> dict[str, frozenset[int]]:
-    """The CPUs that each unit is to run on. ``pools`` are without the granted CPUs."""
+    """The CPUs that each unit is to run on. In ``pools`` the granted CPUs are not in the shared pool."""
     shared = workload_cpus(pools)
     wanted = dict.fromkeys(cpu.reserved.slices, pools.reserved)
     wanted.update(dict.fromkeys((*cpu.shared_slices, CORRAL_SLICE), shared))
@@ -41,12 +41,12 @@ def wanted_cpus(cpu: Cpu, pools: Pools, grants: t.Iterable[Grant] = ()) -> dict[
 
 
 def with_agent(wanted: t.Mapping[str, frozenset[int]], pools: Pools, runs: bool = True) -> dict[str, frozenset[int]]:
-    """``wanted`` with the agent's slice, which has the reserved CPUs while it ``runs``: the agent starts and stops it."""
+    """``wanted`` with the agent's slice, which has the reserved CPUs while it ``runs``. The agent starts and stops this slice."""
     return {**wanted, **({AGENT_SLICE: pools.reserved} if runs else {})}
 
 
 def described(unit: str) -> str:
-    """The description of a slice that Corral makes; "" for any other."""
+    """The description of a slice that Corral makes; "" for any other unit."""
     if unit in DESCRIPTIONS:
         return DESCRIPTIONS[unit]
     workload = workload_of(unit)
@@ -54,7 +54,7 @@ def described(unit: str) -> str:
 
 
 def left_over(wanted: t.Container[str], there: t.Iterable[str]) -> list[str]:
-    """Exclusive slices that exist and are no longer wanted."""
+    """The exclusive slices in ``there`` that are no longer wanted."""
     return [unit for unit in there if is_exclusive(unit) and unit not in wanted]
 
 
@@ -64,10 +64,10 @@ def handover_slices(
     unmanaged: t.Iterable[Slice] = (),
     requested: t.Optional[t.Mapping[str, frozenset[int]]] = None,
 ) -> list[Slice]:
-    """The slices as the hand-over takes them; ``now`` is None for a unit that does not exist.
+    """The slices as input of the hand-over. ``now``: the effective CPUs of each unit (None: the unit does not exist).
 
-    ``requested`` are the CPUs that each unit requests; None where a unit has only what it requests (cgroup v1). ``unmanaged`` are units
-    that the profile does not name. A slice whose workload no longer has exclusive CPUs gets the shared CPUs until it stops.
+    ``requested``: the CPUs that each unit requests (None: on cgroup v1, where a unit has only requested CPUs). ``unmanaged``: units that
+    the profile does not name. A slice whose workload no longer has exclusive CPUs gets the shared CPUs until it stops.
     """
     nothing: frozenset[int] = frozenset()
     slices = [Slice(unit, now[unit] or nothing, cpus, is_exclusive(unit)) for unit, cpus in wanted.items()]

@@ -18,7 +18,7 @@ from ..workload.grants import ISOLATED_SLICE, is_exclusive
 
 
 class SeenSlice(NamedTuple):
-    """A top-level slice or scope, or one of Corral's. ``cpus`` confine it now or when it starts (None: nothing confines it)."""
+    """A top-level slice or scope, or a slice of Corral's. ``cpus``: what confines it now or at its start (None: all CPUs are open)."""
 
     unit: str
     cpus: t.Optional[frozenset[int]]
@@ -42,7 +42,7 @@ def cpu_section(online: frozenset[int], rows: t.Sequence[SeenSlice]) -> t.Option
     others = [row for row in others if row.unit not in housekeeping]
     if workloads is not None:
         isolated = ours.get(ISOLATED_SLICE) or cpuset.EMPTY
-        # Where workloads may use the reserved CPUs as well, the reserved ones can be all CPUs of the node.
+        # If workloads may use the reserved CPUs too, the reserved CPUs can be all CPUs of the node.
         shared = [row.unit for row in others if row.cpus == workloads]
     else:
         in_use = [row.unit for row in others if row.populated or row.unit in confined]
@@ -53,7 +53,7 @@ def cpu_section(online: frozenset[int], rows: t.Sequence[SeenSlice]) -> t.Option
 
 
 def in_order(on_reserved: list[str], *, managed: bool) -> list[str]:
-    """The housekeeping slices, the usual slices first; all usual slices where Corral does not manage the node."""
+    """The housekeeping slices, the usual slices first; includes all usual slices if Corral does not manage the node."""
     usual = [unit for unit in schema_cpu.HOUSEKEEPING_SLICES if not managed or unit in on_reserved]
     return list(dict.fromkeys([*usual, *on_reserved]))
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Control groups at the top level that the profile does not place: their items, and which of them can be confined."""
+"""Top-level control groups that the profile does not place: their items, and whether a group can be confined."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .slices import MANAGER
 
 # The suffixes of systemd's control groups at the top level.
 UNITS = (".slice", ".scope", ".service", ".mount", ".swap", ".socket")
-# In the control groups of these units only short-lived helpers run.
+# Only short-lived helpers run in the control groups of these units.
 HELPERS = (".mount", ".swap", ".socket")
 # The units that have AllowedCPUs=.
 UNIT_NAME = re.compile(r"[A-Za-z0-9:_.\\@][A-Za-z0-9:_.\\@-]*\.(slice|scope|service)")
@@ -30,9 +30,9 @@ UNIT_NAME = re.compile(r"[A-Za-z0-9:_.\\@][A-Za-z0-9:_.\\@-]*\.(slice|scope|serv
 class Unmanaged(NamedTuple):
     """A top-level control group that the profile does not name, or that requests exclusive CPUs.
 
-    ``cpus``: what its processes get, or would get. ``requested``: what it requests. ``populated``: it has processes; ``processes``: some
-    of them, each with its PID and name. ``file``: the file that sets its CPUs again at the next daemon-reload, if any. ``is_partition``:
-    the kernel takes its CPUs from all siblings. ``exclusive``: its cpuset.cpus.exclusive; no sibling with such a CPU can be a partition.
+    ``cpus``: its effective CPUs. ``requested``: its requested CPUs. ``populated``: it has processes; ``processes``: some of them, each
+    with its PID and name. ``file``: the file that sets its CPUs again at the next daemon-reload, if any. ``is_partition``: the kernel
+    takes its CPUs from all siblings. ``exclusive``: its cpuset.cpus.exclusive; no sibling with such a CPU can be a partition.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Unmanaged(NamedTuple):
 
 
 def is_the_kubelets(name: str, profile: Profile) -> bool:
-    """Whether a control group is that of the pods on a node with the section kubelet: the kubelet sets its CPUs."""
+    """Whether a control group is the kubelet's group of pods, on a node with the section kubelet: the kubelet sets its CPUs."""
     return profile.kubelet is not None and name in ("kubepods.slice", "kubepods")
 
 
@@ -56,9 +56,9 @@ def may_start_on(group: Unmanaged, cpus: frozenset[int]) -> bool:
 
 
 def can_be_confined(group: Unmanaged) -> bool:
-    """Whether a control group is a unit that has AllowedCPUs= and keeps its value. A partition takes CPUs from all others, so it cannot.
+    """Whether a control group can get the shared CPUs: a unit with AllowedCPUs= that keeps the value, and has no exclusive CPUs.
 
-    A top-level slice with a dash in its name was not made by systemd: systemd puts it into another slice.
+    A top-level slice with a dash in its name was not made by systemd: systemd puts such a slice into another slice.
     """
     is_unit = UNIT_NAME.fullmatch(group.name) is not None and group_of(group.name) == group.name
     return is_unit and not group.file and not group.is_partition and not group.exclusive
@@ -70,8 +70,8 @@ def reported(
     shared: frozenset[int],
     confined: t.Container[str],
 ) -> list[Unmanaged]:
-    """The control groups that are reported: those with processes, those that are partitions or keep siblings from being partitions, and
-    those with CPUs of exclusive slices. Left out are those ``confined`` to the ``shared`` CPUs already.
+    """The control groups with an item: groups with processes, partitions, groups that keep siblings from being partitions, and groups
+    with CPUs of exclusive slices. A group that is ``confined`` to the ``shared`` CPUs already has no item.
     """
     taken = frozenset().union(*own.values())
     return [
@@ -93,8 +93,8 @@ def changes_of(
 ) -> list[Change]:
     """The items of control groups that the profile does not place, with the slices whose ``own`` CPUs they use.
 
-    The ``confined`` groups get the shared CPUs, the ``following`` ones the CPUs that exclusive slices leave; the steps of both are the
-    hand-over's. The ``refused`` groups cannot get the shared CPUs.
+    The ``confined`` groups get the shared CPUs, and the ``following`` groups the CPUs that exclusive slices leave. The hand-over adds the
+    steps for both. The ``refused`` groups cannot get the shared CPUs.
     """
     changes = []
     for group in unmanaged:
@@ -125,7 +125,7 @@ def changes_of(
 
 
 def shown_running(cpus: frozenset[int], processes: t.Sequence[str]) -> str:
-    """The CPUs of processes and the processes, for a message."""
+    """The CPUs of processes, and the PIDs and names of some of them, for a message."""
     return f"runs on {cpuset.format(cpus)}" + (f" (PID {', '.join(processes)})" if processes else "")
 
 
