@@ -11,9 +11,9 @@ import argparse
 
 from ..constants import DIFFERS, IN_SYNC
 from ..host.files import Host
+from ..model.kubelet.inspected import Mended
 from ..model.values.errors import refusal
 from ..pipeline import kubelet_inspection, kubelet_mending, kubelet_since, locked_run
-from ..pipeline.kubelet_mending import Mended
 from ..reports import kubelet_report
 from . import command_output
 

@@ -14,7 +14,6 @@ import typing as t
 
 from ..host.files import Host
 from ..host.kubelet import kubelet_api, kubelet_node, kubelet_state, kubelet_unit
-from ..host.kubelet.kubelet_state import File
 from ..host.state import DECLARED
 from ..host.topology import sysfs
 from ..managers.kubelet import kubelet_observed
@@ -22,51 +21,15 @@ from ..managers.kubelet.kubelet_places import NAME
 from ..managers.kubelet.kubelet_target import wanted_of
 from ..model.kubelet import kubelet_config, kubelet_drift, kubelet_rules, kubelet_sizing, pod_findings
 from ..model.kubelet.config_text import NotEditable
+from ..model.kubelet.inspected import Inspection, Outlook, StateFile
 from ..model.kubelet.kubelet_config import Config
 from ..model.kubelet.kubelet_drift import Difference
-from ..model.kubelet.kubelet_sizing import Amount
-from ..model.kubelet.pod_findings import Finding, Item
-from ..model.kubelet.state_files import CpuState, DeviceState, MemoryState
+from ..model.kubelet.state_files import DeviceState
 from ..model.plan.context import Context
 from ..model.plan.plan import UNKNOWN, Change
 from ..model.topology.topology import Topology
 from ..model.values.errors import CorralError, refusal
-from ..model.values.records import NamedTuple
 from . import declared_profile, planning
-
-
-class Outlook(NamedTuple):
-    """What pods may have of the node now, and with the profile (None: it has no section kubelet, or Corral cannot edit the files)."""
-
-    now: tuple[Amount, ...]
-    then: t.Optional[tuple[Amount, ...]]
-
-
-class Inspection(NamedTuple):
-    """What is known of a node's kubelet."""
-
-    pid: t.Optional[int]
-    began: t.Optional[float]
-    config: Config
-    newer: tuple[str, ...]
-    files: tuple[File, ...]
-    cpus: t.Optional[CpuState]
-    memory: t.Optional[MemoryState]
-    devices: t.Optional[DeviceState]
-    findings: tuple[Finding, ...]
-    changed: t.Mapping[str, float] = {}  # when each file of the configuration was changed last
-    drift: tuple[Change, ...] = ()  # from the section kubelet of the declared profile
-    outlook: t.Optional[Outlook] = None
-    # The keys whose values in the running kubelet differ from its files and flags; None if the kubelet does not tell.
-    unlike: t.Optional[tuple[Difference, ...]] = None
-    # When findings and items of drift were first seen; kubelet_since.py fills both.
-    since: t.Mapping[Item, int] = {}
-    drift_since: t.Mapping[Item, int] = {}
-
-    @property
-    def refusals(self) -> tuple[File, ...]:
-        """The state files that the kubelet would not use."""
-        return tuple(one for one in self.files if one.refusal)
 
 
 def inspect(host: Host) -> Inspection:
@@ -128,7 +91,7 @@ def found_here(host: Host) -> tuple[t.Optional[kubelet_node.Process], kubelet_no
     return process, places
 
 
-def devices(host: Host) -> tuple[File, t.Optional[DeviceState]]:
+def devices(host: Host) -> tuple[StateFile, t.Optional[DeviceState]]:
     """The state file of the kubelet's device manager, and the devices that it has assigned. Raises CorralError like inspect()."""
     return kubelet_state.inspect_devices(host, found_here(host)[1].root_dir)
 

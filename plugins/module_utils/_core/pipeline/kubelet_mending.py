@@ -16,18 +16,10 @@ from ..host import cgroup, systemd
 from ..host.files import Host
 from ..host.kubelet import kubelet_node
 from ..model.kubelet import pod_findings
+from ..model.kubelet.inspected import Mended
 from ..model.kubelet.pod_cgroups import Container
 from ..model.values import cpuset
-from ..model.values.records import NamedTuple
 from . import kubelet_inspection
-
-
-class Mended(NamedTuple):
-    """A container, the CPUs that were to be set for it, and why this failed ("": it did not fail)."""
-
-    container: Container
-    wanted: frozenset[int]
-    error: str = ""
 
 
 def mend(host: Host) -> list[Mended]:

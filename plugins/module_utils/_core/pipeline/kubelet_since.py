@@ -15,9 +15,9 @@ import json
 
 from ..host import state
 from ..host.files import Host
+from ..model.kubelet.inspected import Inspection
 from ..model.kubelet.pod_findings import Item
 from ..reports import drift_since, status_file
-from .kubelet_inspection import Inspection
 
 
 def dated(host: Host, found: Inspection, *, keep: bool = False) -> Inspection:

@@ -11,8 +11,8 @@ import json
 import typing as t
 
 from ..constants import SCHEMA
-from ..host.kubelet.kubelet_state import File
 from ..model.kubelet import state_files
+from ..model.kubelet.inspected import Inspection, Mended, StateFile
 from ..model.kubelet.kubelet_config import DEFAULT, Setting
 from ..model.kubelet.kubelet_drift import Difference
 from ..model.kubelet.kubelet_sizing import Amount
@@ -21,8 +21,6 @@ from ..model.kubelet.state_files import CpuState, DeviceEntry
 from ..model.plan.plan import Change
 from ..model.values import cpuset, printable_text
 from ..model.values.errors import shown as printable
-from ..pipeline.kubelet_inspection import Inspection
-from ..pipeline.kubelet_mending import Mended
 from . import change_text
 from .text_table import aligned
 
@@ -65,18 +63,18 @@ def to_data(found: Inspection, mended: t.Sequence[str] = ()) -> KubeletReport:
     }
 
 
-def devices_data(file: File, entries: t.Iterable[DeviceEntry]) -> KubeletDevices:
+def devices_data(file: StateFile, entries: t.Iterable[DeviceEntry]) -> KubeletDevices:
     """The device manager's file and assignments as JSON."""
     return {"schema": SCHEMA, "file": file_data(file), "devices": [device_data(one) for one in entries]}
 
 
-def devices_lines(file: File, entries: t.Sequence[DeviceEntry]) -> list[str]:
+def devices_lines(file: StateFile, entries: t.Sequence[DeviceEntry]) -> list[str]:
     """The device manager's assignments as text, below its file."""
     given = device_assignments(entries) if entries else ["the kubelet has given out no devices"]
     return [printable_text.printable(f"{file.path}: {of_file(file)}"), *([] if file.refusal else given)]
 
 
-def file_data(one: File) -> KubeletFile:
+def file_data(one: StateFile) -> KubeletFile:
     """A state file as JSON."""
     return {
         "path": one.path,
@@ -228,7 +226,7 @@ def sizing_rows(found: Inspection) -> list[tuple[str, str, str]]:
     return rows
 
 
-def of_file(one: File) -> str:
+def of_file(one: StateFile) -> str:
     """The version of a state file, or what the kubelet would do with the file, and why."""
     if one.refusal:
         return f"the kubelet would {BEGIN_WITHOUT if one.starts else 'not start'}: {one.refusal}"

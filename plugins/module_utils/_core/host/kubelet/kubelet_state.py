@@ -13,33 +13,18 @@ from ...model.cpu import allocation
 from ...model.cpu.cpu_options import NAMES, Options
 from ...model.kubelet import config_values, start_checks, state_files
 from ...model.kubelet.go_values import GoError
+from ...model.kubelet.inspected import StateFile
 from ...model.kubelet.kubelet_config import Config, effective, flag_layers
 from ...model.kubelet.start_checks import Amounts, CpuSettings
 from ...model.kubelet.state_files import CPU, MEMORY, CpuState, DeviceState, MemoryState, StateRefused
 from ...model.topology import cpu_topology
 from ...model.topology.topology import Topology
 from ...model.values import cpuset, quantity
-from ...model.values.records import NamedTuple
 from ...model.values.sizes import page_text
 from ..files import Host
 from . import kubelet_node, kubelet_unit
 
 GATE = "PodLevelResourceManagers"
-
-
-class File(NamedTuple):
-    """A state file: its path, whether it exists, its version or the state of its checksum, and why the kubelet would
-    not use the file ("": it would)."""
-
-    path: str
-    exists: bool
-    version: str = ""
-    refusal: str = ""
-
-    @property
-    def starts(self) -> bool:
-        """Whether the kubelet would start with this file. The device manager starts without a file that it cannot read."""
-        return not self.refusal or self.path.endswith(state_files.DEVICE_FILE)
 
 
 def cpu_file(root_dir: str) -> str:
@@ -104,14 +89,16 @@ def settings_of(config: Config, topology: Topology) -> CpuSettings:
     return CpuSettings(policy, topology.online, reserved, strict)
 
 
-def inspect_cpus(host: Host, root_dir: str, config: Config, topology: Topology) -> tuple[File, t.Optional[CpuState]]:
+def inspect_cpus(
+    host: Host, root_dir: str, config: Config, topology: Topology
+) -> tuple[StateFile, t.Optional[CpuState]]:
     """The CPU manager's file and its state (None: not readable). The findings use the state of a refused file too."""
     path = cpu_file(root_dir)
     text = host.read(path)
     if text is None:
         return unread(host, path), None
     read = state_files.read(CPU, text, pod_level=gate(config))
-    file = File(path, exists=True, version=read.version)
+    file = StateFile(path, exists=True, version=read.version)
     if read.refusal:
         return file._replace(refusal=state_files.advice(CPU, path, read.refusal)), None
     state = None
@@ -127,14 +114,16 @@ def inspect_cpus(host: Host, root_dir: str, config: Config, topology: Topology) 
     return file, state
 
 
-def inspect_memory(host: Host, root_dir: str, config: Config, numa: Amounts) -> tuple[File, t.Optional[MemoryState]]:
+def inspect_memory(
+    host: Host, root_dir: str, config: Config, numa: Amounts
+) -> tuple[StateFile, t.Optional[MemoryState]]:
     """The memory manager's file and its state, on a machine with these bytes by NUMA node and kind."""
     path = f"{root_dir}/{MEMORY.file}"
     text = host.read(path)
     if text is None:
         return unread(host, path), None
     read = state_files.read(MEMORY, text, pod_level=gate(config))
-    file = File(path, exists=True, version=read.version)
+    file = StateFile(path, exists=True, version=read.version)
     if read.refusal:
         return file._replace(refusal=state_files.advice(MEMORY, path, read.refusal)), None
     state = state_files.memory_state(read)
@@ -151,11 +140,11 @@ def inspect_memory(host: Host, root_dir: str, config: Config, numa: Amounts) -> 
     return file, state
 
 
-def unread(host: Host, path: str) -> File:
-    """The File for a path from which nothing could be read: the path is absent, or no file."""
+def unread(host: Host, path: str) -> StateFile:
+    """The StateFile for a path from which nothing could be read: the path is absent, or no file."""
     if not host.exists(path):
-        return File(path, exists=False)
-    return File(path, exists=True, refusal=f"cannot be read: {kubelet_node.why_none(host, path)}")
+        return StateFile(path, exists=False)
+    return StateFile(path, exists=True, refusal=f"cannot be read: {kubelet_node.why_none(host, path)}")
 
 
 def counts_hugepages(host: Host) -> bool:
@@ -207,16 +196,16 @@ def reserved_memory(config: Config) -> dict[int, dict[str, int]]:
     return found
 
 
-def inspect_devices(host: Host, root_dir: str) -> tuple[File, t.Optional[DeviceState]]:
+def inspect_devices(host: Host, root_dir: str) -> tuple[StateFile, t.Optional[DeviceState]]:
     """The device manager's file and its state. If the checksum is wrong, the kubelet starts without the file."""
     path = f"{root_dir}/{state_files.DEVICE_FILE}"
     text = host.read(path)
     if text is None:
         return unread(host, path), None
     if not text:
-        return File(path, exists=True), None
+        return StateFile(path, exists=True), None
     try:
         state = state_files.read_devices(text)
     except GoError as error:
-        return File(path, exists=True, refusal=str(error)), None
-    return File(path, exists=True, version=f"checksum {state.checksum}"), state
+        return StateFile(path, exists=True, refusal=str(error)), None
+    return StateFile(path, exists=True, version=f"checksum {state.checksum}"), state

@@ -18,8 +18,8 @@ from _core.host import cgroup, process, systemd
 from _core.host.agent import node_hooks
 from _core.host.command import Command
 from _core.host.containers import conmon
-from _core.host.kubelet.kubelet_state import File
 from _core.model.agent.agent_units import METRICS_DIR
+from _core.model.kubelet.inspected import StateFile
 from _core.model.kubelet.state_files import DeviceEntry
 from _core.model.plan import make_step
 from _core.model.plan.plan import FILES, Change, Outcome, Part, Plan
@@ -182,7 +182,7 @@ def test_what_programs_say_is_on_one_line(bad: str, fake: node.Node, monkeypatch
     put(fake, f"{conmon.STORAGE}/overlay-containers/containers.json", json.dumps(rows))
     said += conmon.stored_names(host).values()
     entry = DeviceEntry(bad, bad, bad, {0: (bad,)}, b"")
-    said += kubelet_report.devices_lines(File(bad, True), [entry])
+    said += kubelet_report.devices_lines(StateFile(bad, True), [entry])
     said += [*cgroup.processes_shown(host, f"{TOP}/x"), process.name(host, "78")]
     assert len(said) == 10
     assert [text for text in said if not text.isprintable() or text.startswith("<0>")] == []

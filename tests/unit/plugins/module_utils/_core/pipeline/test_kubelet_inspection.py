@@ -19,7 +19,7 @@ from _core.host import state
 from _core.host.files import Host
 from _core.host.kubelet import kubelet_api, kubelet_node
 from _core.main import main
-from _core.model.kubelet import state_files
+from _core.model.kubelet import inspected, state_files
 from _core.model.kubelet.go_values import checksum
 from _core.model.status import kubelet_shapes
 from _core.model.values.errors import CorralError
@@ -83,7 +83,7 @@ class Tree:
     def host(self) -> Host:
         return Host(str(self.folder), clock=lambda: 10_000.0, uptime=lambda: 1000.0)
 
-    def look(self) -> kubelet_inspection.Inspection:
+    def look(self) -> inspected.Inspection:
         return kubelet_inspection.inspect(self.host)
 
 
@@ -94,7 +94,7 @@ def made_tree(tmp_path: Path) -> Tree:
     return tree
 
 
-def findings(found: kubelet_inspection.Inspection) -> list[tuple[str, str, str]]:
+def findings(found: inspected.Inspection) -> list[tuple[str, str, str]]:
     return [(one.kind, one.subject, one.cpus) for one in found.findings]
 
 

@@ -1,0 +1,77 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The values that an inspection of a node's kubelet, and the mending of its containers, return."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..plan.plan import Change
+from ..values.records import NamedTuple
+from . import state_files
+from .kubelet_config import Config
+from .kubelet_drift import Difference
+from .kubelet_sizing import Amount
+from .pod_cgroups import Container
+from .pod_findings import Finding, Item
+from .state_files import CpuState, DeviceState, MemoryState
+
+
+class StateFile(NamedTuple):
+    """A state file: its path, whether it exists, its version or the state of its checksum, and why the kubelet would
+    not use the file ("": it would)."""
+
+    path: str
+    exists: bool
+    version: str = ""
+    refusal: str = ""
+
+    @property
+    def starts(self) -> bool:
+        """Whether the kubelet would start with this file. The device manager starts without a file that it cannot read."""
+        return not self.refusal or self.path.endswith(state_files.DEVICE_FILE)
+
+
+class Outlook(NamedTuple):
+    """What pods may have of the node now, and with the profile (None: it has no section kubelet, or Corral cannot edit the files)."""
+
+    now: tuple[Amount, ...]
+    then: t.Optional[tuple[Amount, ...]]
+
+
+class Inspection(NamedTuple):
+    """What is known of a node's kubelet."""
+
+    pid: t.Optional[int]
+    began: t.Optional[float]
+    config: Config
+    newer: tuple[str, ...]
+    files: tuple[StateFile, ...]
+    cpus: t.Optional[CpuState]
+    memory: t.Optional[MemoryState]
+    devices: t.Optional[DeviceState]
+    findings: tuple[Finding, ...]
+    changed: t.Mapping[str, float] = {}  # when each file of the configuration was changed last
+    drift: tuple[Change, ...] = ()  # from the section kubelet of the declared profile
+    outlook: t.Optional[Outlook] = None
+    # The keys whose values in the running kubelet differ from its files and flags; None if the kubelet does not tell.
+    unlike: t.Optional[tuple[Difference, ...]] = None
+    # When findings and items of drift were first seen; kubelet_since.py fills both.
+    since: t.Mapping[Item, int] = {}
+    drift_since: t.Mapping[Item, int] = {}
+
+    @property
+    def refusals(self) -> tuple[StateFile, ...]:
+        """The state files that the kubelet would not use."""
+        return tuple(one for one in self.files if one.refusal)
+
+
+class Mended(NamedTuple):
+    """A container, the CPUs that were to be set for it, and why this failed ("": it did not fail)."""
+
+    container: Container
+    wanted: frozenset[int]
+    error: str = ""
