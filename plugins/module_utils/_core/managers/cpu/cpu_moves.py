@@ -21,7 +21,7 @@ from ...model.systemd import unit_property
 from ...model.values import cpuset
 from ...model.values.records import NamedTuple
 from ...model.workload.grants import is_exclusive
-from .cpu_dropins import NEXT_START, kept_by_others
+from .cpu_dropins import NEXT_START, after_reload, kept_by_others
 from .cpu_observed import Observation, UnitState, Wanted
 
 # The order of the steps of a hand-over. CONTROLLER: the controller is switched on. UNMADE: of the slices of reduced_requests(), invalid
@@ -56,13 +56,13 @@ class Moves(NamedTuple):
 def plan_moves(wanted: Wanted, seen: Observation, context: Context) -> Moves:
     """The hand-over that leads to the wanted CPUs. Raises NoSafeOrder if every order of writes has an overlap."""
     stopped, starting = stopped_with_cpus(wanted, seen), started_on(wanted, seen)
-    by_hand = others_by_set_property(wanted, seen)
-    now = {**claims(wanted, seen, by_hand), **stopped, **starting}
+    by_files = others_by_files(wanted, seen)
+    now = {**claims(wanted, seen, by_files), **stopped, **starting}
     placed = placed_in(wanted, seen, refused_in(wanted, seen, context, now), context)
     requested = {one.name: one.requested for one in seen.unmanaged}
     for unit, state in seen.units.items():
         # If systemd has read other CPUs from a file, it sets these CPUs once it looks at the unit, and the present request ends.
-        requested[unit] = (state.cpus.requested or cpuset.EMPTY) & by_hand.get(unit, wanted.online)
+        requested[unit] = (state.cpus.requested or cpuset.EMPTY) & by_files.get(unit, wanted.online)
     requested.update({unit: cpus for unit, cpus in stopped.items() if unit in wanted.now}, **starting)
     reduced = stopped_unmanaged(wanted, seen, context)
     rivals = {one.name: one.requested for one in seen.unmanaged if one.name not in placed}
@@ -80,12 +80,12 @@ def is_valid_partition(unit: str, state: UnitState) -> bool:
 
 
 def claims(
-    wanted: Wanted, seen: Observation, by_hand: t.Mapping[str, frozenset[int]]
+    wanted: Wanted, seen: Observation, by_files: t.Mapping[str, frozenset[int]]
 ) -> dict[str, t.Optional[frozenset[int]]]:
     """The CPUs that each unit has, or gets without a write of Corral's; None for a unit that does not run.
 
     These are the CPUs in force, the CPUs that a shared or reserved slice gets once it is no longer a partition (the first step of the
-    plan), and the CPUs in ``by_hand``.
+    plan), and the CPUs in ``by_files``.
     """
     kept = (state.cpus.effective or () for unit, state in seen.units.items() if is_valid_partition(unit, state))
     open_to_others = wanted.online - seen.foreign.union(*kept)
@@ -94,7 +94,7 @@ def claims(
         cpus = state.now()
         if state.exists and not is_exclusive(unit):
             cpus = (cpus or cpuset.EMPTY) | (state.cpus.requested or cpuset.EMPTY) & open_to_others
-        found[unit] = (cpus or cpuset.EMPTY) | by_hand[unit] if unit in by_hand else cpus
+        found[unit] = (cpus or cpuset.EMPTY) | by_files[unit] if unit in by_files else cpus
     return found
 
 
@@ -298,20 +298,20 @@ def reduced_requests(seen: Observation, wanted: Wanted) -> dict[str, frozenset[i
     return found
 
 
-def others_by_set_property(wanted: Wanted, seen: Observation) -> dict[str, frozenset[int]]:
-    """The units that have the right CPUs in force, each with the other CPUs in the file of a persistent set-property.
+def others_by_files(wanted: Wanted, seen: Observation) -> dict[str, frozenset[int]]:
+    """The units whose files have other CPUs than the unit requests and is to have, each with the files' CPUs.
 
-    systemd may have read that file since, and then gives the unit the file's CPUs as soon as systemd looks at the unit.
-    A write of the right CPUs makes systemd forget the file's CPUs.
+    systemd may have read such a file since, and then sets the file's CPUs once it looks at the unit or at a unit beside it. A write of the
+    right CPUs makes systemd forget the file's CPUs, unless another author's file overrides that write.
     """
     found = {}
     for unit, cpus in wanted.now.items():
         state = seen.units[unit]
-        by_hand = unit_property.set_by_hand(unit, "AllowedCPUs", state.settings)
-        if by_hand is not None and state.runs and not kept_by_others(unit, wanted, seen):
-            set_cpus = systemd.merged_cpus([by_hand])
-            if state.cpus.requested == cpus and set_cpus != cpus:
-                found[unit] = (set_cpus or cpuset.EMPTY) & wanted.online
+        by_files = systemd.merged_cpus(state.settings)
+        if by_files in (cpus, state.cpus.requested) or not (state.runs and state.settings):
+            continue
+        if not kept_by_others(unit, wanted, seen) and after_reload(unit, cpus, state.settings)[0] == cpus:
+            found[unit] = (by_files or cpuset.EMPTY) & wanted.online
     return found
 
 

@@ -412,3 +412,23 @@ def test_a_reload_at_any_moment_brings_it_into_nobodys_way(make: Make, release: 
         assert fake.systemd.effective("system.slice") == {0, 4}
         if acts >= len(host.acts):
             return
+
+
+@RELEASES
+@pytest.mark.parametrize("base", ["/run/systemd/system.control", "/etc/systemd/system"])
+def test_a_unit_forgets_cpus_of_a_file_of_corrals_that_a_hand_changed_before_a_workload_gets_them(
+    make: Make, release: Release, base: str
+) -> None:
+    """On 257 they come with the next change of a unit beside it: that was the start of the workload's slice."""
+    fake = plain(make, release)
+    roll_out(fake, with_workloads("first"))
+    live = "/run/systemd/system.control/system.slice.d/50-AllowedCPUs.conf"
+    file = live if base in live else f"{base}/system.slice.d/10-corral-cpu.conf"
+    with fake.by_hand():
+        fake.drop(live)
+        fake.put(file, "[Slice]\nAllowedCPUs=\nAllowedCPUs=2,6\n")
+        fake.systemctl("daemon-reload")
+    roll_out(fake, with_workloads("first", "second"))
+    assert fake.systemd.effective("corral_second.slice") == {2, 6}
+    assert not fake.overlaps
+    assert quiet(fake)
