@@ -84,10 +84,14 @@ def claims(
 ) -> dict[str, t.Optional[frozenset[int]]]:
     """The CPUs that each unit has, or gets without a write of Corral's; None for a unit that does not run.
 
-    These are the CPUs in force, the CPUs that a shared or reserved slice gets once it is no longer a partition (the first step of the
-    plan), and the CPUs in ``by_files``.
+    These are the CPUs in force, the CPUs in ``by_files``, and the CPUs that a shared or reserved slice requests and gets later: once it is
+    no longer a partition (the first step of the plan), or once a partition releases them (from kernel 7.0 on).
     """
-    kept = (state.cpus.effective or () for unit, state in seen.units.items() if is_valid_partition(unit, state))
+    kept = (
+        (seen.units[unit].cpus.effective or cpuset.EMPTY) & cpus
+        for unit, cpus in wanted.exclusive.items()
+        if is_valid_partition(unit, seen.units[unit])
+    )
     open_to_others = wanted.online - seen.foreign.union(*kept)
     found = {}
     for unit, state in seen.units.items():

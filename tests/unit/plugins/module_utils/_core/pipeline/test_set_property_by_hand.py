@@ -432,3 +432,20 @@ def test_a_unit_forgets_cpus_of_a_file_of_corrals_that_a_hand_changed_before_a_w
     assert fake.systemd.effective("corral_second.slice") == {2, 6}
     assert not fake.overlaps
     assert quiet(fake)
+
+
+def test_a_unit_that_requested_cpus_of_a_partition_in_vain_gives_them_up_before_the_next_workload_gets_them(
+    make: Make,
+) -> None:
+    """From kernel 7.0 on the partition keeps them, and the unit has them as soon as the partition ends."""
+    fake = plain(make, FORKY)
+    roll_out(fake, with_workloads("first"))
+    services.running(fake, FIRST)
+    fake.systemd.run_slice(UNIT)
+    fake.systemd.occupy(UNIT)
+    with fake.by_hand():
+        fake.systemctl("set-property", "--runtime", UNIT, "AllowedCPUs=1-3,5-7")
+    roll_out(fake, with_workloads("second"))
+    assert fake.systemd.effective("corral_second.slice") == {1, 5}
+    assert fake.systemd.cgroups[UNIT].requested == {2, 3, 6, 7}
+    assert not fake.overlaps
