@@ -93,7 +93,7 @@ class Containers(NamedTuple):
 
 
 class Result(NamedTuple):
-    """A pass. ``dry``: why the pass must not remove anything ("": it may). A part is None if it was not due.
+    """A pass. ``dry``: why the pass must not remove anything ("": removals are allowed). A part that was not due is None.
 
     ``error``: why the pass ended early, or its files were not written. ``idle``: the findings for the next passes (idle_pass.py).
     """

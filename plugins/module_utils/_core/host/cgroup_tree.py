@@ -31,8 +31,8 @@ class Tree(NamedTuple):
 def observe(host: Host) -> Tree:
     """The tree of all control groups with a cpuset, and of the top-level groups without a cpuset.
 
-    The tree also has the exclusive slices that do not run, with their configured CPUs: systemd may start them at any moment. If a control
-    group gives its children no cpuset, they cannot have CPUs that it lacks, and are left out.
+    The tree also has the exclusive slices that do not run, with their configured CPUs: systemd may start them at any moment. Below
+    the top level, control groups without a cpuset are left out: they can only have CPUs of their parent.
     """
     rest = cgroup.rest(host)
     groups: dict[str, Cgroup] = {}

@@ -253,8 +253,8 @@ def checked(host: Host, path: str) -> t.Any:
 def either(host: Host, path: str) -> t.Any:
     """The data of a checksummed file, or of its second copy if the file cannot be read; None if neither can be read.
 
-    If they differ, one is older: a run was killed between the two writes, or the file was restored from a backup. For a file in UNITED
-    the result has the rows of both: an original without a row would never be restored, a workload without a row never be released.
+    If the copies differ, one copy is older: a run was killed between the two writes, or the file was restored from a backup. For a file in
+    UNITED the result has the rows of both copies: an original without a row would never be restored, a workload without a row never released.
     """
     found, second = (checked(host, one) for one in (path, f"{path}.previous"))
     if found is None or second is None or found == second or path not in UNITED:
@@ -299,7 +299,7 @@ def checksum(data: t.Any) -> str:
 
 
 def written_before(host: Host, path: str) -> bool:
-    """Whether a file was written and not deleted since: it or its second copy exists (the copy is deleted first, see rest_of())."""
+    """Whether Corral wrote a file and did not delete it since: the file exists, or only its second copy, which shows a loss (see rest_of())."""
     return there(host, path) or there(host, f"{path}.previous")
 
 
@@ -318,7 +318,7 @@ def write_checked(host: Host, path: str, data: t.Any, *, spare: bool = True) -> 
 
 
 def readable(path: str, text: str) -> str:
-    """``text``, for a file that Corral reads again. Raises OSError if it is larger than READ_LIMIT: the file would count as lost."""
+    """``text``, unchanged. Raises OSError if ``text`` is larger than READ_LIMIT: a file with this text would count as lost."""
     if len(text.encode("utf-8", "surrogateescape")) > READ_LIMIT:
         raise OSError(errno.EFBIG, f"more than {READ_LIMIT >> 20} MiB, which is the most that is read", path)
     return text

@@ -279,7 +279,7 @@ def execute(
     host: Host, plan: Plan, steps: t.Sequence[Step], online: str
 ) -> tuple[str, tuple[str, ...], tuple[str, ...], dict[Step, str]]:
     """Run the steps. Returns the error, the undone steps, the leftovers, and the refused optional steps with the reasons."""
-    from . import overlap_check  # Loaded by refuse().
+    from . import overlap_check  # Python has loaded the module before, in refuse().
 
     done: list[tuple[undo.Original, Step]] = []
     leftovers: list[str] = []

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Originals that are lost with their second copy: the loss as drift, and the names of the files and values that a removal leaves."""
+"""Lost originals (the file and its second copy): items of drift for the loss, and for the files and values that a removal leaves."""
 
 from __future__ import annotations
 

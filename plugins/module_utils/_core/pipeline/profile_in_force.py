@@ -69,7 +69,7 @@ def refuse_rejected(host: Host, declared: Profile) -> None:
 
 
 def rejection(host: Host, declared: Profile) -> t.Optional[Rejected]:
-    """When and why the node went back from this profile; None if it did not, or if this profile was applied last."""
+    """When and why the node went back from this profile; None if the node did not go back, or if this profile was applied last."""
     from ..host.agent import unconfirmed_file  # Few nodes load it, and a start waits for it.
     from ..model.status import history
 

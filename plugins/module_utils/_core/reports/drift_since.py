@@ -33,7 +33,7 @@ def rows(data: t.Any) -> dict[Item, int]:
 
 
 def is_row(row: t.Any) -> bool:
-    """Whether JSON data is three texts and a time."""
+    """Whether JSON data has the form of a row in the file: the three texts of an Item, and a time."""
     return (
         isinstance(row, list)
         and [type(value) for value in row] == [str, str, str, int]

@@ -41,7 +41,7 @@ def clocks(host: Host) -> tuple[float, float]:
 
 
 def stale(host: Host, status: t.Mapping[str, t.Any]) -> str:
-    """Why the status is too old to describe the node now; "" if it is not."""
+    """Why the status is too old to describe the node now; "" for a status that is not too old."""
     return freshness.stale(look_of(status), *clocks(host), lambda: agent_now.ask(host))
 
 

@@ -60,7 +60,7 @@ def span(text: str) -> float:
 
 
 def holder(host: Host, but: str) -> str:
-    """The process that holds the node's lock (proc_locks(5)); "" if no process holds the lock, or the process ``but``.
+    """The process that holds the node's lock (proc_locks(5)); "" if no process holds the lock, or if ``but`` holds the lock.
 
     Any user may lock a file with the same inode number on another file system, or hold more locks than can be read.
     """

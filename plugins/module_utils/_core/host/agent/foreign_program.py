@@ -28,7 +28,7 @@ PROPERTIES = {
     # The caller reports the exit code: systemd would log several lines for each run.
     "LogLevelMax": "err",
     # printenv prints how the program ended, after the program's output (systemd.exec(5), "Environment Variables Set on the Service"). The
-    # command has no ${NAME}: after a daemon-reload systemd 257 reads back its own unit file, in which it has doubled each $.
+    # command has no ${NAME}: systemd 257 doubles each $ in the unit file that it writes, and reads this file after a daemon-reload.
     "ExecStopPost": "/usr/bin/printenv CORRAL_END SERVICE_RESULT EXIT_CODE EXIT_STATUS",
 }
 END = {"CORRAL_END": ""}  # printenv prints an empty line: the program's last line may lack its line feed.

@@ -34,9 +34,9 @@ def paths(root: str, driver: str) -> list[str]:
 
 
 def stamps(paths: t.Sequence[str], rows: t.Sequence[t.Sequence[t.Any]]) -> t.Optional[Stamps]:
-    """The stamps of ``paths`` from a row for each path (empty: no such file). None if no database is among them: it lies elsewhere.
+    """The stamps of ``paths`` from a row for each path (empty: no such file). None if no database exists there: Podman uses another path.
 
-    If only the database of an earlier configuration is among them, changes in the present database are not seen until a pass asks Podman.
+    If only the database of an earlier configuration exists, changes in the present database are not seen until a pass asks Podman.
     """
     known = all(
         not row or (len(row) == 4 and all(isinstance(value, int) and not isinstance(value, bool) for value in row))

@@ -187,7 +187,7 @@ class Worker:
 
 
 def within(line: bytes) -> bytes:
-    """A line, or the part of a line, if it is not too long. Raises ServiceError."""
+    """``line``, which is a line or a part of a line. Raises ServiceError if ``line`` is too long."""
     if len(line) > LINE:
         raise ServiceError(125, f"a line of its answer is longer than {LINE >> 10} KiB")
     return line

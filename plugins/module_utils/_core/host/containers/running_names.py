@@ -42,7 +42,7 @@ def leaves(host: Host) -> list[str]:
 
 
 def names_of(host: Host, paths: t.Iterable[str]) -> dict[str, str]:
-    """The names by path: ``container web``, ``guest vm1``, else the unit's name."""
+    """A name for each control group of ``paths``: ``container web``, ``guest vm1``, else the name of the unit."""
     units = {path: path.rpartition("/")[2] for path in paths}
     podman = {path: conmon.ident_in(unit) for path, unit in units.items() if conmon.ident_in(unit)}
     stored = conmon.names_of(host, list(podman.values()))

@@ -76,8 +76,8 @@ def of_pods(host: Host, file: str, *, is_strict: bool) -> t.Optional[frozenset[i
 def for_pools(host: Host, wanted: frozenset[int]) -> frozenset[int]:
     """The CPUs that the pools may have; ``wanted`` are the CPUs of the profile's pools. Any other CPU could be a pod's own.
 
-    The result is the CPUs that the files reserve. If the files leave a doubt, it is the CPUs that were kept off pods when the pools were
-    published last; only the reserved CPUs among them, if there are any. If neither gives a CPU, it is ``wanted`` without the pods' CPUs.
+    The pools may have the CPUs that the files reserve. If the files leave a doubt, the pools may have the CPUs of published(), and only
+    the reserved CPUs of these, if there are any. Without a CPU in the files and in published(): ``wanted`` without the pods' CPUs.
     """
     found = bound(host)
     pods = found.pods or cpuset.EMPTY

@@ -63,8 +63,8 @@ def concerns(name: str) -> bool:
 def groups(host: Host, path: str, depth: int = DEPTH) -> t.Optional[list[tuple[str, int]]]:
     """The control groups that rows() reads, the outer ones first, each with its number of links (see has_folders).
 
-    While all groups keep their number of links, no group was added. None if links do not show that: the file system does not count links,
-    or rows() leaves some groups out.
+    While all groups keep their number of links, no group was added. None if a number cannot show a new group: the file system does not
+    count links, or rows() leaves some groups out.
     """
     links = host.links(path)
     if links is None:
@@ -84,8 +84,8 @@ def groups(host: Host, path: str, depth: int = DEPTH) -> t.Optional[list[tuple[s
 def usual(host: Host, folder: int, known: t.Iterable[tuple[str, int, bytes]], score: bytes) -> bool:
     """Whether ``known`` still has all control groups (see groups(); paths below the open folder), and every process in them has this score.
 
-    If ``known`` has the text of cgroup.events, it must still be true. This takes half as long as scores(), which lists the dozens of files
-    of each group.
+    A text of cgroup.events in ``known`` must still say whether the group has processes. usual() takes half as long as scores(), which
+    lists the dozens of files of each group.
     """
     root, stat, opened, read, close, flags = host.root, os.stat, os.open, os.read, os.close, READ_FLAGS
     shown = score + b"\n"
@@ -115,6 +115,6 @@ def usual(host: Host, folder: int, known: t.Iterable[tuple[str, int, bytes]], sc
 def has_folders(host: Host, path: str) -> bool:
     """Whether there may be control groups below a control group: a folder has two links, and one for each folder in it.
 
-    Most control groups have no inner groups, and this costs a fraction of listing their files. A file system that does not count says 1.
+    Most control groups have no inner groups, and stat(2) costs a fraction of listing files. A file system that counts no links says 1.
     """
     return host.links(path) not in (None, NO_FOLDERS)

@@ -350,7 +350,7 @@ def partition_changes(wanted: Wanted, seen: Observation, context: Context, moves
 
 
 def reason_of(unit: str, state: UnitState, cpus: frozenset[int]) -> str:
-    """Why a unit has other CPUs, with the file of a set-property if that assigns them."""
+    """Why a unit has other CPUs than wanted: the file of a set-property if this file assigns other CPUs, else only the difference."""
     by_hand = unit_property.set_by_hand(unit, "AllowedCPUs", state.settings)
     if by_hand is not None and systemd.merged_cpus(state.settings) != cpus:
         return f"{by_hand.file} sets {by_hand.value or 'nothing'} (systemctl set-property)"

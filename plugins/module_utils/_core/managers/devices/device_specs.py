@@ -97,7 +97,7 @@ def with_hooks(rows: dict[str, dict[str, t.Any]], hooks: t.Mapping[str, t.Any]) 
 
 
 def fitting(rows: t.Mapping[str, t.Mapping[str, t.Any]]) -> dict[str, dict[str, t.Any]]:
-    """The rows, each by the version that its name and its edits need.
+    """The rows of CDI devices (name: edits) by version. A row whose name or edits need a newer version moves to this version.
 
     A row with an invalid name or invalid edits, or without edits, is left out: engines would ignore the whole spec.
     """

@@ -64,8 +64,8 @@ def overridden_item(host: Host, one: Difference) -> Change:
 def older_than_files(host: Host, seen: ObservedKubelet, context: Context) -> list[Change]:
     """The item of a kubelet that has not read its files: they were changed after its start, and this plan does not restart it.
 
-    If the pools keep to what the kubelet reserves, a state file that does not fit the files gives the item too, even if the kubelet
-    does not run: it would not start.
+    If the pools keep to what the kubelet reserves, there is also an item for a state file that does not fit the files, even if the
+    kubelet does not run: with this state file the kubelet would not start.
     """
     newer = kubelet_node.newer_files(host, seen.process, seen.places, seen.layers)
     if newer:

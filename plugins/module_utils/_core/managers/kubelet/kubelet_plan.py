@@ -126,7 +126,7 @@ def aimed(
 def contradictions(
     host: Host, seen: ObservedKubelet, wanted: Wanted, move: Transition
 ) -> tuple[list[str], list[Problem]]:
-    """The wanted configuration's problems: old ones, in force already, as text; and new ones, for which the profile is refused."""
+    """The wanted configuration's problems: as text, the present problems that stay; and new problems, which refuse the profile."""
     machine = kubelet_observed.with_groups(host, seen.machine, move.now, move.then)
     before = {problem.line() for problem in kubelet_rules.problems(move.now, machine, ())}
     found = kubelet_rules.problems(move.then, machine, wanted.data)
@@ -160,7 +160,7 @@ def changes_of(
 ) -> list[Change]:
     """The items of the keys, files and state files that differ. Each has all steps of the change.
 
-    ``restart``: the steps around the writes. ``why``: why this run takes no step, and the items have none ("": it takes them).
+    ``restart``: the steps around the writes. ``why``: why this run takes no steps, and the items have no steps ("": the run takes steps).
     """
     write = write_steps(seen, then)
     steps = [*restart, *write] if move.restarts else []

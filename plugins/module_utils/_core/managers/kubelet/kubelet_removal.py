@@ -137,7 +137,7 @@ def way_to_start(after: StateFiles) -> str:
 
 
 def why_not_stopped(host: Host, seen: ObservedKubelet) -> str:
-    """Why the running kubelet must not be stopped: even without Corral's keys it could not start again. "" if it could, or is stopped."""
+    """Why the running kubelet must not be stopped: it could not start again, even without Corral's keys. "" for any other kubelet."""
     if seen.process is None:
         return ""
     unfit = kubelet_unit.cannot_start(host)

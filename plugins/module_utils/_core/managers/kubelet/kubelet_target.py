@@ -113,8 +113,8 @@ def write_steps(seen: ObservedKubelet, then: Target) -> list[Step]:
         return [*steps, *(moved_away(seen) if seen.kept.file else ())]
     if then.text != seen.texts.get(seen.own):
         steps.append(make_step.file(seen.own, then.text, FILES, mode=seen.modes[seen.own]))
-    # KEPT has an original line until the line is back, wherever the run dies. If KEPT has the lines of another file, that file gets them
-    # back before KEPT takes the lines of this file.
+    # KEPT has an original line until the line is back, wherever the run dies. If KEPT has the lines of another file, these lines go back
+    # to the other file before KEPT takes the lines of this file.
     now, before = seen.kept, seen.kept.lines
     if now.file not in ("", seen.own):
         steps += [step._replace(phase=CLAIM, order=-40) for step in moved_away(seen) if step.target != KEPT]

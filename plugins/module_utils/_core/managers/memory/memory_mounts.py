@@ -28,10 +28,10 @@ VANISHING = ("/run/systemd/system", "/run/systemd/transient")
 
 
 class MountState(NamedTuple):
-    """One declared mount as observed: the mount at its path, its unit's file, the processes that use it, its owners' ids, what is
-    in its way, and how many pages it could set aside.
+    """One declared mount as observed: the mount at the path, the file of Corral's unit, the processes that use the mount, the wanted
+    uid and gid, what is in the way, and how many pages are ``available`` for the mount's min_size.
 
-    ``kept`` is the file of another unit that mounts the same at each boot: Corral's unit is not needed then.
+    ``kept`` is the file of another unit that makes the same mount at each boot: then Corral's unit is not needed.
     """
 
     mount: t.Optional[mounts.Mount]
@@ -137,7 +137,7 @@ def quoted(path: str) -> str:
 
 
 def mount_change(mount: Mount, state: MountState, pages_asked: bool) -> t.Optional[Change]:
-    """The change of the mount itself. A new option needs a new mount: the kernel answers a remount with 0 and ignores it.
+    """The change of the mount itself. A changed option needs a new mount: a remount succeeds, but the kernel ignores its options.
 
     ``pages_asked``: this plan first requests pages of the mount's size; the kernel may still give fewer.
     """

@@ -32,7 +32,7 @@ WRITES = (
 
 
 def plan(host: Host, context: Context) -> Part:
-    """The changes of the declaration's files, written last: a profile is the declared one only once all of it is applied.
+    """The changes of the declaration's files, written last: a profile becomes the declared profile only once its whole plan is executed.
 
     If the origins of the keys are not known, the recorded origins stay if they belong to this profile, else their file is removed.
     """

@@ -75,7 +75,7 @@ def allocate(
 
 
 def smt_problem(view: CpuTopology, available: CpuSet, reserved: CpuSet, count: int) -> str | None:
-    """Why full-pcpus-only cannot give ``count`` CPUs, if possible in the kubelet's words; None if it can.
+    """Why full-pcpus-only cannot give ``count`` CPUs, if possible in the kubelet's words; None if ``count`` CPUs are possible.
 
     A core is usable if all of its CPUs are ``available`` and none is ``reserved``.
     """

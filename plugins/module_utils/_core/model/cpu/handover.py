@@ -50,7 +50,7 @@ def order(
     slices: t.Sequence[Slice], spare: frozenset[int], avoided: frozenset[int] = frozenset()
 ) -> list[tuple[str, frozenset[int]]]:
     """The writes (unit, CPUs) that give every slice its wanted CPUs. ``avoided``: CPUs that unmanaged control groups request. An
-    exclusive slice that waits on free CPUs takes other free CPUs than these, if there are any.
+    exclusive slice waits on these CPUs only if no other CPUs are free.
 
     Slices that have CPUs to release go first: a slice moves as soon as it may request all of its wanted CPUs, in one write. When all
     of them wait for each other, one slice takes the part that it may request, or waits on other CPUs. Slices that only get more CPUs,
@@ -187,7 +187,7 @@ class Planner:
         return False
 
     def needed(self, one: Slice, cpus: t.Iterable[int]) -> frozenset[int]:
-        """The CPUs among ``cpus`` that another slice needs before the other slice can release CPUs."""
+        """The CPUs among ``cpus`` that another slice wants; only slices with CPUs to release count."""
         return frozenset(cpu for cpu in cpus if has_rival(one, self.needed_by, cpu))
 
     def wait_elsewhere(self) -> bool:
@@ -218,7 +218,7 @@ class Planner:
                 yield self.slices[min(users)], cpu
 
     def may_wait_on(self, one: Slice, cpus: frozenset[int]) -> bool:
-        """Whether a slice may wait on ``cpus``. If these are all wanted, the slice stays there: it must be able to request all of them."""
+        """Whether a slice may wait on ``cpus``. A slice that wants all these CPUs keeps them, so it must be able to request all of them."""
         return bool(cpus) and (not cpus <= one.wanted or self.requestable(one, cpus) == cpus)
 
     def unneeded(self, one: Slice, cpu: int) -> frozenset[int]:
@@ -234,7 +234,7 @@ class Planner:
         return frozenset(self.free[: len(self.now[one.unit])]) if one.exclusive else cpuset.EMPTY
 
     def rest(self, one: Slice, cpu: int) -> frozenset[int]:
-        """The CPUs that a slice may keep without ``cpu``: all of them if the slice has none to release, else a single CPU.
+        """The CPUs that a slice may keep without ``cpu``: all other CPUs if the slice has no CPUs to release, else a single CPU.
 
         A shared slice that may keep no CPU moves to any CPU that it may request.
         """

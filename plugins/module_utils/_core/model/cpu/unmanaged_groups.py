@@ -130,7 +130,7 @@ def shown_running(cpus: frozenset[int], processes: t.Sequence[str]) -> str:
 
 
 def overlaps(cpus: frozenset[int], own: t.Mapping[str, frozenset[int]]) -> list[tuple[str, str]]:
-    """The slices that own some of these CPUs, each with those CPUs."""
+    """The slices that own some of ``cpus``, each with the CPUs of ``cpus`` that the slice owns."""
     return [(unit, cpuset.format(theirs & cpus)) for unit, theirs in own.items() if theirs & cpus]
 
 

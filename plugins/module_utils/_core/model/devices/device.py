@@ -203,9 +203,9 @@ def identity(device: t.Union[Device, GrantedDevice]) -> frozenset[str]:
 
 
 def is_same(granted: GrantedDevice, device: Device) -> bool:
-    """Whether a device is the granted device: by its identity, or by its files if one of the two has no place.
+    """Whether a device is the granted device: both have the same places (see is_place) or, if a place is not known, files of one device.
 
-    sysfs has no place of a device whose file is missing, for example while its driver is loaded again.
+    A device whose file is missing has no place in sysfs, for example while its driver is loaded again.
     """
     own, seen = identity(granted), identity(device)
     if any(map(is_place, own)) and any(map(is_place, seen)):

@@ -154,7 +154,7 @@ def given_ids(text: t.Optional[str]) -> frozenset[tuple[str, str]]:
 
 
 def kept_text(now: t.Optional[str], devices: t.Mapping[str, t.Sequence[Device]]) -> t.Optional[str]:
-    """The text of the environment file for the ``devices`` that its present text ``now`` names; ``now`` itself if it names no others."""
+    """The environment file for only the ``devices`` that its present text ``now`` names; ``now`` itself if it names no other devices."""
     had = given_ids(now)
     names = {resource: f"{IDS}{variable(resource)}" for resource in devices}
     left = {key: [one for one in group if (names[key], one.id) in had] for key, group in devices.items()}

@@ -23,8 +23,8 @@ class DeadLimits(NamedTuple):
 class Dead(NamedTuple):
     """A dead container, or a pod without a running container.
 
-    ``unit`` is the group in which it is counted: its workload (the kubelet: pod and container name). ``since``: epoch seconds from which
-    its age counts. ``left``: its workload left the profile, so all of the unit is removed.
+    ``unit``: a workload (in the kubelet: a container of a pod); the limit ``per_unit`` counts the items of one unit. ``since``: the item's
+    age counts from this time (epoch seconds). ``left``: the workload left the profile, so all items of the unit are removed.
     """
 
     id: str

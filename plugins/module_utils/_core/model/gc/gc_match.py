@@ -43,7 +43,7 @@ def means_image(pattern: str, image: ListedImage) -> bool:
 
 
 def ends(image: ListedImage) -> list[str]:
-    """The digests of an image: its own, and those of its names."""
+    """The digests of an image: the id as a digest, and the digests of the image's names."""
     return [f"sha256:{image.id}", *(digest.rpartition("@")[2] for digest in image.digests)]
 
 

@@ -62,7 +62,7 @@ def key_of(key: t.Any) -> str:
 
 
 def unfit(data: t.Mapping[str, t.Any]) -> list[str]:
-    """A message for each key whose value is of another kind than the kubelet's: the kubelet does not start with it."""
+    """A message for each key with a value of a kind that the kubelet does not take: with such a value the kubelet does not start."""
     found = []
     for key, value in data.items():
         if value is None:

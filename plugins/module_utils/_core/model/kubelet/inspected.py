@@ -36,7 +36,7 @@ class StateFile(NamedTuple):
 
 
 class Outlook(NamedTuple):
-    """What pods may have of the node now, and with the profile (None: it has no section kubelet, or Corral cannot edit the files)."""
+    """The node's resources for pods ``now``, and ``then``: with the profile (None: no section kubelet, or files that Corral cannot edit)."""
 
     now: tuple[Amount, ...]
     then: t.Optional[tuple[Amount, ...]]

@@ -36,18 +36,18 @@ CPU_ALPHA, TOPOLOGY_ALPHA = "CPUManagerPolicyAlphaOptions", "TopologyManagerPoli
 
 
 class Since(NamedTuple):
-    """The minor version that introduced a word, and the version from which on it needs no gate; ``gate``: its gate until then."""
+    """The minor version that introduced a word (a key, option or value), and the first version where the word needs no ``gate``."""
 
     came: int
     free: int
     gate: str = ""
 
     def known(self, minor: int) -> bool:
-        """Whether a version knows the word."""
+        """Whether the kubelet 1.``minor`` knows the word."""
         return minor >= self.came
 
     def gate_of(self, minor: int) -> str:
-        """The gate that the word needs in a version; "" if it needs none."""
+        """The gate that the word needs in the kubelet 1.``minor``; "" for a word without a gate."""
         return self.gate if self.came <= minor < self.free else ""
 
 
@@ -63,7 +63,7 @@ TOPOLOGY_OPTIONS = {
     "prefer-closest-numa-nodes": Since(26, 28, TOPOLOGY_ALPHA),
     "max-allowable-numa-nodes": Since(31, 31),
 }
-# Keys of the configuration that are younger than the oldest kubelet, or need a gate in some versions.
+# Keys of the configuration that only newer kubelets know, or that need a gate in some versions.
 KEYS = {
     "imageMaximumGCAge": Since(29, 30, "ImageMaximumGCAge"),
     "memorySwap": Since(22, 30, "NodeSwap"),

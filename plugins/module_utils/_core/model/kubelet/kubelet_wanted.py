@@ -99,7 +99,7 @@ class Wanted(NamedTuple):
         }
 
     def says(self, key: str, below: t.Mapping[str, t.Any]) -> bool:
-        """Whether a key has to be written: not if it is to be unset, has no default, and is unset ``below``."""
+        """Whether a key has to be written. False for a key that is to have no entries, if the key has no default and no value ``below``."""
         return self.data[key] not in ({}, []) or key in DEFAULTS or bool(below.get(key))
 
 

@@ -70,7 +70,7 @@ def exclusive_of(state: CpuState) -> dict[str, frozenset[int]]:
 def ended(state: CpuState, containers: t.Iterable[Container], logged: t.Iterable[Container]) -> list[Finding]:
     """The containers that have ended in a running pod and keep CPUs that no other container of the pod has (kubernetes#122171).
 
-    An init container does so if later containers took other CPUs. ``logged``: the containers that have begun, since they have a log.
+    An init container keeps its CPUs if later containers took other CPUs. ``logged``: the containers that have begun, since they have a log.
     """
     running: dict[str, set[str]] = {}
     uids = {}

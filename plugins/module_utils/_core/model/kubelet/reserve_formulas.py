@@ -47,7 +47,7 @@ def reserve(name: str, cpus: int, memory: int) -> dict[str, str]:
 
 
 def share(bands: Bands, units: int, parts: int) -> int:
-    """The reserve of so many units by these bands, in parts; each unit has ``parts`` of them."""
+    """The reserve of a node with so many ``units`` by these bands, in parts of a unit; a unit has ``parts`` parts."""
     found = 0
     for width, hundredths in bands:
         taken = min(units, width) if width else units

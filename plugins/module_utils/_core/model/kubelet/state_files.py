@@ -160,7 +160,7 @@ def hashed(kind: Kind, version: Version, values: t.Mapping[str, t.Any]) -> str:
 def read(kind: Kind, text: str, *, pod_level: bool = False) -> StateFile:
     """A file of the CPU or memory manager, read as the first version that fits. ``pod_level``: the gate PodLevelResourceManagers.
 
-    The refusal is that of the version tried last, as in the kubelet; it contains neither the file's path nor what to do.
+    The refusal is the error of the version tried last, as in the kubelet. The error names neither the file's path nor what to do.
     """
     refusal = ""
     for version in kind.versions if pod_level else kind.versions[1:]:

@@ -225,7 +225,7 @@ class Search:
         return self._steps <= 0
 
     def find(self, size: int) -> Nodes | None:
-        """The first set of ``size`` nodes."""
+        """The set of ``size`` nodes that this search finds first; None if it finds no set."""
         others = self._pick(len(self.order), size - len(self.pinned), self.missing)
         return None if others is None else self.pinned.union(others)
 

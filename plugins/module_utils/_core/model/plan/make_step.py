@@ -67,7 +67,7 @@ def partition(path: str, kind: str, phase: int, order: int = 0) -> Step:
 
 
 def cpuset(directory: str, unit: str, cpus: t.Optional[str], phase: int, order: int = 0) -> Step:
-    """Give a directory of v1's cpuset hierarchy its CPU list, and the processes of a unit ("": none). CPUs None: remove the directory."""
+    """Set the CPUs of a directory in v1's cpuset hierarchy, and move a unit's processes ("": none) there. CPUs None: remove the directory."""
     return Step("cpuset", directory, cpus, phase, order, name=unit)
 
 

@@ -24,7 +24,7 @@ from .plan import RELEASE, Step, unit_of_cpus_file
 
 NOTHING: t.Mapping[str, CpuSet] = types.MappingProxyType({})
 MOST = 8  # problems of one step that are reported
-Pair = tuple[str, str]  # the owner of CPUs, and another control group
+Pair = tuple[str, str]  # the control group that owns CPUs, and a control group that got some of these CPUs
 
 
 def problems(
@@ -48,8 +48,8 @@ def problems(
     systemd's own files (paths) that hide a live value: until they are gone, their slices start with their CPUs. ``ungranted``: the slices
     of ``populated`` without granted CPUs before the first step; CPUs that they share become their own only when they become partitions.
 
-    If another control group may have CPUs of ``own`` before the first step, it may keep them. A step must not request these CPUs for it,
-    unless it certainly had them.
+    Another control group that may have CPUs of ``own`` before the first step may keep these CPUs. A step must not request the CPUs for
+    this control group, unless the control group certainly had them.
     """
     moving = MovingMachine(machine)
     watch = Watch(moving, populated, own, partitions=partitions, ungranted=ungranted)

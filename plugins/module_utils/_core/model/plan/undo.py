@@ -211,9 +211,9 @@ def handed_down(kept: t.Sequence[Original], gone: t.Iterable[Original]) -> list[
 def inverse(before: Original, step: Step, online: str, shared: str = "") -> list[Step]:
     """The steps that undo a step that has just run, to run at once and in this order.
 
-    A stopped unit or mount starts again, the mount (phase START) only once all files are back and systemd has read them. A slice with a
-    name of Corral's that requested no CPUs gets ``shared``, the CPUs that are shared after the undo ("": not known). An empty setting would
-    leave the slice the CPUs of the plan, which may belong to a grant again.
+    A stopped unit or mount starts again. The mount starts in phase START: all files are back then, and systemd has read the files. If a
+    slice of Corral's requested no CPUs before, an empty setting would leave the slice the CPUs of the plan, and a grant may have these
+    CPUs again. So the slice gets ``shared``: the CPUs that are shared after the undo ("": not known).
     """
     if step.kind == "hook":
         return [make_step.hook(step.target, "resume", START)] if step.value == "drain" else []

@@ -255,7 +255,7 @@ def _sizes(topology: Topology) -> frozenset[int]:
 
 
 def _lacking(size_kib: int, sizes: frozenset[int], where: str) -> str:
-    """Why a page size is not available; "" if it is."""
+    """Why a page size is not available; "" for an available page size."""
     if size_kib in sizes:
         return ""
     if not sizes:

@@ -85,12 +85,12 @@ class Workload(NamedTuple):
 
     @property
     def has_resources(self) -> bool:
-        """Whether it declares requests or limits; a workload without them only has a name."""
+        """Whether the workload declares requests or limits; a workload without both only has a name."""
         return bool(self.requests or self.limits or self.containers)
 
     @property
     def is_template(self) -> bool:
-        """Whether it stands for all instances of its template, also for instances that never ran."""
+        """Whether the workload stands for all instances of its template, also for instances that never ran."""
         return bool(self.template) and self.pattern == self.template
 
     @property

@@ -126,7 +126,7 @@ def read(option: str, of_type: schema_types.Type, value: object) -> object:
 
 
 def origins_of(declared: Profile) -> dict[str, str]:
-    """The module that declared each key of a profile of parts, by path; empty for a profile of another name."""
+    """By path, the module that declared each key of a profile that was made part by part; empty for any other profile."""
     leaves = compose.leaves_of(profile.to_data(declared)) if declared.name == NAME else ()
     return {
         leaf: f"corral.node.{module}"

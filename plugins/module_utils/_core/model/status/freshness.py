@@ -54,9 +54,9 @@ def age(look: Look, now: float, uptime: float) -> t.Optional[float]:
 
 
 def stale(look: Look, now: float, uptime: float, ask: t.Callable[[], t.Optional[Agent]]) -> str:
-    """Why the last look is too old; "" if it is not.
+    """Why the last look is too old; "" for a look that is not too old.
 
-    ``ask`` returns the agent. It is called only for a look older than three intervals: this look is not too old while a tick runs that
+    ``ask`` returns the agent, and is called only for a look older than three intervals: such a look is not too old while a tick runs that
     began in time and is within its time limit.
     """
     seconds, most = age(look, now, uptime), INTERVALS * (look.interval or INTERVAL)

@@ -278,7 +278,7 @@ class Key(t.TypedDict):
 
 
 class AskedBy(t.TypedDict):
-    """The key of the profile that a change follows from."""
+    """The key of a profile from which a change follows, and the key's origin."""
 
     key: str
     origin: t.Optional[str]

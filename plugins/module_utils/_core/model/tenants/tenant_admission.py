@@ -141,6 +141,6 @@ def usages(tenants: t.Iterable[Tenant], grants: t.Sequence[Grant]) -> list[Quota
 
 
 def with_tenant(workload: Workload, tenant: Tenant, member: Member) -> tuple[Workload, Member]:
-    """A workload with the defaults of its tenant, and its data for the tenant's quotas with these defaults."""
+    """The workload with the default requests and limits of its tenant, and ``member`` with these defaults."""
     defaults = tenant_limits.defaults_for(workload, tenant)
     return tenant_limits.with_defaults(workload, defaults), member._replace(defaults=defaults)

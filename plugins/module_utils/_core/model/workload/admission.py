@@ -26,13 +26,13 @@ from .resources import MEMORY
 
 
 class WorkloadStatus(NamedTuple):
-    """Workloads as observed, by name.
+    """Workloads as observed. Each set has names of workloads, and each mapping has a text for the name of a workload.
 
     ``alive``: the run has not ended. ``starting``: the run that is about to start, for workloads whose grant lasts as long as a run.
-    ``now``: seconds since the epoch. ``lost_memory``: why the granted memory is gone. ``undeclared_stay``: the grants of workloads that the
-    profile no longer declares stay. ``sharing``: the declaration no longer requests exclusive CPUs, and the run does not use the CPUs of
-    its grant. ``other_units``: the unit that runs under this name instead of the declared unit. ``evicted``: the workload runs without a
-    grant, since its CPUs were reserved or isolated. ``unknown_runs``: the unit that runs with devices of a lost grant.
+    ``now``: seconds since the epoch. ``lost_memory``: why the granted memory is gone. ``undeclared_stay``: workloads that the profile no
+    longer declares keep their grants. ``sharing``: the declaration no longer requests exclusive CPUs, and the run does not use the CPUs of
+    its grant. ``other_units``: the unit that runs under the workload's name instead of the declared unit. ``evicted``: the workload runs
+    without a grant, since its CPUs were reserved or isolated. ``unknown_runs``: the unit that runs with devices of a lost grant.
     """
 
     alive: frozenset[str] = frozenset()

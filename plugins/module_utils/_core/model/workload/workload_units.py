@@ -54,7 +54,7 @@ def unit_file(workload: str) -> str:
 
 
 def name_problem(workload: str) -> str:
-    """Why this instance of a template cannot have a slice and a unit that holds its grant; "" if it can."""
+    """Why this instance of a template cannot have a slice and a unit that holds its grant; "" if the name allows both."""
     if workload.count("@") > 1:
         return "has a second @ in its name, and no slice can have that: write \\x40, as systemd-escape(1) does"
     over = len(regrant_unit(workload)) - LONGEST_NAME
