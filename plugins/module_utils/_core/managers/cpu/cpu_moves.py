@@ -59,10 +59,12 @@ def plan_moves(wanted: Wanted, seen: Observation, context: Context) -> Moves:
     by_files = others_by_files(wanted, seen)
     now = {**claims(wanted, seen, by_files), **stopped, **starting}
     placed = placed_in(wanted, seen, refused_in(wanted, seen, context, now), context)
-    requested = {one.name: one.requested for one in seen.unmanaged}
+    # A request for CPUs that a partition has is in vain: a shared slice gets none of them by its write until the partition releases them.
+    requested = {one.name: one.requested & one.cpus for one in seen.unmanaged}
     for unit, state in seen.units.items():
         # If systemd has read other CPUs from a file, it sets these CPUs once it looks at the unit, and the present request ends.
-        requested[unit] = (state.cpus.requested or cpuset.EMPTY) & by_files.get(unit, wanted.online)
+        asked = (state.cpus.requested or cpuset.EMPTY) & by_files.get(unit, wanted.online)
+        requested[unit] = asked if is_exclusive(unit) else asked & (state.cpus.effective or cpuset.EMPTY)
     requested.update({unit: cpus for unit, cpus in stopped.items() if unit in wanted.now}, **starting)
     reduced = stopped_unmanaged(wanted, seen, context)
     rivals = {one.name: one.requested for one in seen.unmanaged if one.name not in placed}

@@ -243,6 +243,10 @@ WENT_WRONG = [
     ("devices-9800023", 23),  # A unit starts after a removal that died once the lists were taken back.
     # What a unit would start with is no request: its next write may not keep a CPU that a slice has.
     ("set-full-700327", 5),
+    (
+        "dark-set-1100244",
+        22,
+    ),  # A shared slice waits for CPUs that it requests in vain until the partition that has them releases them.
 ]
 LATEST = 10
 
