@@ -14,4 +14,4 @@ from __future__ import annotations
 VERSION = "0.1.0"  # the collection's version (galaxy.yml)
 IN_SYNC, ERROR, DIFFERS = 0, 1, 2
 LOCK_SECONDS = 120.0
-SCHEMA = 1  # the version of all JSON that programs read: see model/status/json_shapes.py
+SCHEMA = 1  # the version of the JSON output: see model/status/json_shapes.py

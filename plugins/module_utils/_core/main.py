@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Corral on the node: the command line, the timer's tick, and the boot.
+"""The start of Corral's program on the node: for the command line, the timer's tick, and the boot.
 
-Exit codes: 0 in sync, or done; 2 something differs (or a tick changed something); 1 error or wrong usage. The tick runs
-every few seconds and mostly ends in this file. Modules that only other commands need are therefore imported inside the
-functions, constants.py included (os.EX_OK has the value of its IN_SYNC).
+Exit codes: 0 in sync, or done; 2 something differs (or a tick changed something); 1 error or wrong usage. The tick runs every few seconds
+and mostly ends in this file. Therefore the functions import the modules that only other commands need, such as constants.py (os.EX_OK has
+the value of IN_SYNC there).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CONTAINER_HOOK = ["container", "--start"]  # see agent_units.py
 
 
 def main(argv: t.Optional[t.Sequence[str]] = None) -> int:
-    """Run one command; never ends in a traceback for a bad profile or node."""
+    """Run one command. No error of a profile or of the node ends in a traceback. Returns the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     ticks = words in (["reconcile", "--tick"], ["reconcile", "--boot"])
     by_systemd = ticks or words in (["gc", "--tick"], ["confirm", "--tick"])
@@ -69,7 +69,7 @@ def main(argv: t.Optional[t.Sequence[str]] = None) -> int:
 
 
 def tick(host: Host, *, at_boot: bool = False) -> int:
-    """Check the node once; correct it (mode enforce) or report (mode audit). Quiet when nothing changed."""
+    """Check the node once, and correct the node (mode enforce) or report (mode audit). A tick is quiet if nothing changed."""
     began = host.uptime()
     lock = Lock(host)
     wait = 0.0
@@ -90,7 +90,7 @@ def tick(host: Host, *, at_boot: bool = False) -> int:
 
 
 def metrics_are_fresh(host: Host, last: int, now: int, began: float) -> bool:
-    """Whether the metrics are of this minute of the clock. If they are older, write them; False if that fails."""
+    """Whether the metrics are of this minute of the clock. Older metrics are written again; False if the write fails."""
     if last // recorded_inputs.METRICS_SECONDS == now // recorded_inputs.METRICS_SECONDS:
         return True
     from .host.agent import metrics_file

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The output of a command, and the profile that it uses."""
+"""The output of a command, and the profile that a command uses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from . import profile_file
 
 
 def show(args: argparse.Namespace, data: t.Mapping[str, t.Any], lines: t.Iterable[str], *, schema: bool = True) -> None:
-    """Print the data as JSON, or the lines. ``schema``: with the version of the JSON; a profile has its own version."""
+    """Print ``data`` as JSON, or ``lines``. With ``schema`` the JSON has the version of its form; a profile has a version of its own."""
     if args.json:
         whole = {"schema": SCHEMA, **data} if schema else data
         sys.stdout.write(json.dumps(whole, indent=2, sort_keys=True) + "\n")
@@ -33,12 +33,12 @@ def show(args: argparse.Namespace, data: t.Mapping[str, t.Any], lines: t.Iterabl
 
 
 def coloured() -> bool:
-    """Whether CPU maps have colours: on a terminal that has them, unless NO_COLOR (https://no-color.org) is set."""
+    """Whether CPU maps have colours: on a terminal with colours, unless NO_COLOR (https://no-color.org) is set."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def the_profile(host: Host, path: t.Optional[str]) -> Profile:
-    """The profile in a file, or without a path the node's declared profile."""
+    """The profile in the file at ``path``; if ``path`` is None, the node's declared profile."""
     if path is None:
         declared = declared_profile.in_force(host)
         if declared is None:
@@ -48,5 +48,5 @@ def the_profile(host: Host, path: t.Optional[str]) -> Profile:
 
 
 def read_file(path: str) -> t.Any:
-    """The data of a profile's file, not yet checked."""
+    """The data of a profile's file, not yet checked by the profile's schema."""
     return profile_file.load(profile_file.read(path), path)

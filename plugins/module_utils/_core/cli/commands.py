@@ -23,7 +23,7 @@ def parser() -> argparse.ArgumentParser:
     top.exit_on_error = True
     top.add_argument("--version", action="version", version=f"corral {VERSION}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    forms = {}  # by command: the options for the form of its output, which exclude each other
+    forms = {}  # by command: the options for the form of its output, which exclude one another
 
     def command(name: str, text: str, *, tree: bool = False, profiles: bool = False) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=text, description=text)
@@ -151,13 +151,13 @@ def do_completion(dummy_host: Host, dummy_args: argparse.Namespace) -> int:
 
 
 def run(words: t.Sequence[str]) -> int:
-    """Run one command. Wrong usage is an error like any other: exit code 1."""
+    """Run one command. Wrong usage ends with exit code 1, like other errors."""
     try:
         args = parser().parse_args(list(words))
     except SystemExit as stop:
         return IN_SYNC if stop.code in (None, 0) else ERROR
     if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace")  # no traceback for a character outside the locale
+        sys.stdout.reconfigure(errors="replace")  # A character that the locale lacks must not end in a traceback.
     root = getattr(args, "root", None)
     if not root:
         return handler(args.command)(Host("/"), args)
@@ -168,7 +168,7 @@ def run(words: t.Sequence[str]) -> int:
 
 
 def handler(command: str) -> Handler:
-    """The function of a command. Only its module is loaded: the timer of garbage collection runs a command each minute."""
+    """The function of a command. This loads only the command's module: the timer of garbage collection runs a command each minute."""
     if command in ("man", "completion"):
         return do_man if command == "man" else do_completion
     if command == "gc":

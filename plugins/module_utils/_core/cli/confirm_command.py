@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The command confirm: keep the unconfirmed profile, or (called by the timer) go back when no confirmation came in time."""
+"""The command confirm: keep the unconfirmed profile. The timer calls confirm --tick, which goes back if no confirmation came in time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def do_confirm(host: Host, args: argparse.Namespace) -> int:
 
 
 def data(confirmed: t.Optional[Pending]) -> Confirmed:
-    """The confirmed profile as JSON data."""
+    """The confirmed profile as JSON data (None: no profile was unconfirmed)."""
     if confirmed is None:
         return {"schema": SCHEMA, "confirmed": None, "report": ["no profile is unconfirmed"]}
     kept: KeptProfile = {"name": confirmed.name, "hash": confirmed.hash}
@@ -63,7 +63,7 @@ def ask_command(host: Host) -> None:
 
 
 def go_back(host: Host) -> int:
-    """corral-confirm.service: go back when the time is over. It runs every few seconds while a profile is unconfirmed."""
+    """corral-confirm.service: go back when the time is over. The service runs every few seconds while a profile is unconfirmed."""
     try:
         unsettled, outcome = confirming.tick(host)
     except CorralError as error:
@@ -93,7 +93,7 @@ def failed(host: Host, unsettled: Pending, said: str) -> int:
 
 
 def publish_and_log(host: Host, outcome: Outcome) -> None:
-    """Publish the result, with a line in the journal for each change."""
+    """Publish the node after the way back, and write a line to the journal for each change."""
     for change in outcome.applied:
         tick.notice(f"changed {change_text.described(change)}")
     locked_run.published(host, outcome)

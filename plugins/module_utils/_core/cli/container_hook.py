@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The hook that a container engine runs before the first instruction of a pod's container (createRuntime of the OCI runtime
-specification): it sets the limits that the container was granted.
+"""The hook that a container engine runs before the first instruction of a pod's container (createRuntime of the OCI runtime specification).
+The hook sets the limits that the container was granted.
 
 The hook's words come from Corral's CDI spec, and the engine writes the container's state to the hook's standard input. The start of the
 container waits for the hook, so this file imports little.
@@ -24,14 +24,14 @@ from ..host.files import Host
 from ..model.values.errors import CorralError, refusal
 
 SCORE, CPUS, SWAP = "oom_score_adj", "cpuset.cpus", "memory.swap.max"
-EXCLUSIVE = "/corral_"  # the beginning of slices with their own CPUs (schema_types.EXCLUSIVE_PREFIX)
+EXCLUSIVE = "/corral_"  # start of the names of exclusive slices (schema_types.EXCLUSIVE_PREFIX)
 FILE = re.compile(r"cpuset\.cpus|cpu\.(max|weight)|memory\.(swap\.)?max|pids\.max", re.ASCII)
 ROOT = "/sys/fs/cgroup"
 KERNEL_LOG = "/dev/kmsg"
 
 
 def run(host: Host, words: t.Sequence[str], state: t.IO[str] = sys.stdin) -> int:
-    """Set the limits in the words ("FILE=VALUE") for the container of this ``state``. Returns the exit code. Raises CorralError."""
+    """Set the limits in ``words`` ("FILE=VALUE") for the container with this ``state``. Returns the exit code. Raises CorralError."""
     try:
         set_limits(host, words, state.read())
     except CorralError as error:
@@ -44,7 +44,7 @@ def run(host: Host, words: t.Sequence[str], state: t.IO[str] = sys.stdin) -> int
 
 
 def set_limits(host: Host, words: t.Sequence[str], state: str) -> None:
-    """Set the limits in the words for the container of this state. Raises CorralError."""
+    """Set the limits in ``words`` for the container with this ``state``. Raises CorralError."""
     pid = process_of(state)
     group = group_of(host, pid)
     for word in words:
@@ -56,11 +56,11 @@ def set_limits(host: Host, words: t.Sequence[str], state: str) -> None:
         else:
             raise refusal("is not a limit of a container", path=name, value=value)
         if name == CPUS and not group.startswith(EXCLUSIVE):
-            # No other slice has these CPUs. A container at the top of the tree that requests them would make the slice's partition invalid.
+            # A container elsewhere that requests CPUs of an exclusive slice would make the slice's partition invalid.
             said = f"the container has CPUs {value} of its own, and is not in the slice that has them: start it with --cgroup-parent"
             said += ", that of a Quadlet file with Slice= in [Service]"
             raise refusal(said, path=f"/proc/{pid}/cgroup", value=group)
-        # Without the file the kernel has no limit, as "max" wants. Without memory.swap.max it counts no swap; the kubelet skips that too.
+        # Without the file the kernel has no limit, as with "max". Without memory.swap.max the kernel counts no swap (as in the kubelet).
         needs_none = name == SWAP or value.partition(" ")[0] == "max"
         if name != SCORE and needs_none and not host.exists(path):
             continue
@@ -73,7 +73,7 @@ def set_limits(host: Host, words: t.Sequence[str], state: str) -> None:
 
 
 def process_of(text: str) -> int:
-    """The PID of a container's first process, by the container's state. Raises CorralError."""
+    """The PID of a container's first process, from the JSON text of the container's state. Raises CorralError."""
     try:
         pid = json.loads(text)["pid"]
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -86,7 +86,7 @@ def process_of(text: str) -> int:
 
 
 def group_of(host: Host, pid: int) -> str:
-    """The control group of a container's process, below the root. Raises CorralError for a process outside of containers."""
+    """The path of a container's control group below /sys/fs/cgroup. Raises CorralError if the process is in no container."""
     lines = (host.read(f"/proc/{pid}/cgroup") or "").splitlines()
     group = next((line[len("0::") :] for line in lines if line.startswith("0::")), "")
     inner = f"/{container_groups.INNER}"

@@ -37,7 +37,7 @@ def do_devices(host: Host, args: argparse.Namespace) -> int:
 
 def of_kubelet(host: Host, args: argparse.Namespace) -> int:
     """corral devices --kubelet: the devices that the kubelet's device manager has given to containers."""
-    from ..pipeline import kubelet_inspection  # Imported here: passes of device checks do not need it.
+    from ..pipeline import kubelet_inspection  # Passes of device checks do not load the module.
     from ..reports import kubelet_report
 
     if args.profile:

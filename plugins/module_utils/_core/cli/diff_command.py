@@ -25,7 +25,7 @@ from ..pipeline import declared_profile
 from ..reports import data_diff
 from . import command_output
 
-MOST_JSON = 64 << 20  # bytes; the parsed values take several times as many
+MOST_JSON = 64 << 20  # bytes; the parsed values need several times this memory
 MACHINE = "a machine"
 
 
@@ -39,7 +39,7 @@ def do_diff(dummy_host: Host, args: argparse.Namespace) -> int:
             path="AFTER", value=args.after,
         )  # fmt: skip
     for path, (kind, data) in zip((args.before, args.after), sides):
-        # Without this check two folders that are no machines would not differ.
+        # Without this check, two folders without a machine's files would count as equal.
         if kind == MACHINE and not data["topology"]["online"]:
             raise refusal("shows no CPU: give the folder of a machine, which holds proc, sys and etc", path=path)
     differences = data_diff.differences(sides[0][1], sides[1][1])
@@ -50,7 +50,7 @@ def do_diff(dummy_host: Host, args: argparse.Namespace) -> int:
 
 
 def side(path: str) -> tuple[str, t.Any]:
-    """The kind of a side ("a machine" or "JSON"), and its data. Raises CorralError."""
+    """The kind of the input at ``path`` ("a machine" or "JSON"), and its data. Raises CorralError."""
     data = None if os.path.isdir(path) else json_of(path)
     if data is not None:
         return "JSON", data
@@ -59,7 +59,7 @@ def side(path: str) -> tuple[str, t.Any]:
 
 
 def json_of(path: str) -> t.Any:
-    """The data of a JSON file; None for another file. Raises CorralError for an unreadable file."""
+    """The data of a JSON file; None if the file has no JSON. Raises CorralError if the file cannot be read."""
     try:
         data = user_file.read(path, MOST_JSON)
         if len(data) <= MOST_JSON:
@@ -74,7 +74,7 @@ def json_of(path: str) -> t.Any:
 
 
 def machine(host: Host) -> dict[str, t.Any]:
-    """A machine as plain data: its topology, and its declared profile."""
+    """A machine as plain data: its topology, and its declared profile (or why this profile cannot be read)."""
     try:
         declared = declared_profile.in_force(host)
         shown: t.Any = None if declared is None else profile.to_data(declared)

@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """The program of corral-grant@.service: the admission of a workload before its start, and the release after its stop.
 
-A workload's start waits for this program, so it loads no other file of the command line.
+A workload's start waits for this program, so this file loads no other file of the command line.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from ..pipeline.admit_workload import Admission
 if t.TYPE_CHECKING:
     from ..model.workload.grants import Grant
 
-# A workload's run that ends releases its grant within moments, or later if other runs of Corral have the lock.
+# A run that ends releases its grant within moments; if other runs of Corral have the lock, the release takes longer.
 ENDING_SECONDS = 60.0
-MOMENT_SECONDS = 3.0  # within which systemd notices that a unit's last process has ended
+MOMENT_SECONDS = 3.0  # in this time systemd notices that a unit's last process has ended
 
 
 def run(host: Host, words: t.Sequence[str]) -> int:
@@ -44,7 +44,7 @@ def run(host: Host, words: t.Sequence[str]) -> int:
     # The grant is for the run of the unit that holds grants, even if corral-regrant@.service runs this program.
     holder = workload_state.run_of(host, name)
     if holder is None:
-        # The unit has stopped, since the start that needed it was cancelled. Without this unit no start may begin.
+        # The unit that holds grants has stopped, since the start was cancelled. Without this unit no start may begin.
         sys.stdout.write(f"{name}: {workload_units.grant_unit(name)} is not active, so nothing is granted\n")
         return IN_SYNC
     try:
@@ -58,7 +58,7 @@ def run(host: Host, words: t.Sequence[str]) -> int:
 
 
 def stop(host: Host, instance: str, run_id: str) -> int:
-    """Release the grant of a run; not at a shutdown: no run survives it, and the next boot begins without grants."""
+    """Release the grant of a run, but not at a shutdown: the shutdown ends all runs, and the next boot begins without grants."""
     if host.run("systemctl", "is-system-running").out.strip() == "stopping":
         return IN_SYNC
 
@@ -75,12 +75,12 @@ def stop(host: Host, instance: str, run_id: str) -> int:
 
 
 def shown(name: str, grant: t.Optional[Grant]) -> str:
-    """A workload's grant on one line."""
+    """A line with a workload's grant (None: it was released)."""
     return f"{name}: {grant_text(grant)}, in {grant.slice}" if grant else f"{name}: released"
 
 
 def started_name(escaped: str) -> str:
-    """The name of the workload whose grant a unit requests by its instance name. Raises CorralError."""
+    """The name of the workload whose grant a corral-grant@ unit requests: the unescaped instance name. Raises CorralError."""
     name = workload_name(escaped)
     if name is None:
         message = (
@@ -95,9 +95,9 @@ def started_name(escaped: str) -> str:
 
 
 def started(host: Host, name: str, run: str) -> Admission:
-    """Admit a workload that is about to start. If another workload's run is just ending, wait for its resources."""
+    """Admit a workload that is about to start. If the run of another workload is ending, wait for the resources of that run."""
     if host.exists(f"{ETC}/{device_check_units.TIMER}"):
-        from ..pipeline import run_device_checks  # Imported here: only profiles with checks need it.
+        from ..pipeline import run_device_checks  # Only profiles with checks load the module.
 
         run_device_checks.check_before_start(host)
     begin = time.monotonic()
@@ -113,7 +113,7 @@ def started(host: Host, name: str, run: str) -> Admission:
 
 
 def granted(host: Host, name: str, run: str) -> Admission:
-    """Grant a workload its resources for a start, and let systemd start its unit. Raises CorralError."""
+    """Grant a workload its resources for a start, and let systemd start the workload's unit. Raises CorralError."""
     admission = admit_workload.start(host, name, run)
     if admission.grant is not None and admission.grant.hold == RUNNING and admission.grant.unit:
         let_start(host, name)
@@ -121,7 +121,7 @@ def granted(host: Host, name: str, run: str) -> Admission:
 
 
 def let_start(host: Host, name: str) -> None:
-    """Write the files without which systemd does not start the unit."""
+    """Write the files without which systemd does not start the workload's unit."""
     if "@" in name:
         host.write_file(workload_units.unit_file(name), "")
     host.write_file(workload_units.granted_file(name), "")

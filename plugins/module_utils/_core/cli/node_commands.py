@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The commands about the node: its topology and pools, its drift from the profile, and the actions that change it."""
+"""The commands about the node: its topology and pools, its drift from the profile, and the actions that change the node."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def planned(host: Host, args: argparse.Namespace) -> Plan:
         declared = in_force or declared
     run_device_checks.check_unknown(host, declared, writes=False)
     fresh = not declared_profile.applied_already(host, declared)
-    # Without a file: the differences, as a tick finds them. With a file: what a run with that profile would do or refuse.
+    # Without a file the plan is that of a tick. With a file the plan is that of a run with the file's profile.
     context = planning.compile_profile(host, declared, "tick" if args.profile is None else "rollout", fresh=fresh)
     plan = tick.plan_node(host, context) if context.in_tick else plan_of_run(host, context)
     if broken is not None:
@@ -101,7 +101,7 @@ def planned(host: Host, args: argparse.Namespace) -> Plan:
 
 
 def refused_without_force(host: Host, declared: Profile) -> tuple[str, ...]:
-    """A note if a run would apply the profile only with force: the node went back from it, or is going back now."""
+    """A note if a run would apply the profile only with force: the node went back from this profile, or is going back now."""
     try:
         confirming.refuse(host, declared, confirming.AT_ONCE)
     except CorralError as error:
@@ -142,7 +142,7 @@ def do_plan(host: Host, args: argparse.Namespace) -> int:
 
 
 def origins_of(host: Host, path: t.Optional[str], declared: Profile) -> dict[str, str]:
-    """The origin of each key: the file at ``path``, or without a path the origin that the node has recorded."""
+    """The origin of each key: the file at ``path``; if ``path`` is None, the origin that the node has recorded."""
     data = profile.to_data(declared)
     if path is None:
         return declaration.read_origins(host, data)
@@ -179,7 +179,7 @@ def do_reconcile(host: Host, args: argparse.Namespace) -> int:
 
 
 def with_agent(host: Host, outcome: Outcome) -> Outcome:
-    """The outcome with corrections of the installed agent's units, which corral drift reports too."""
+    """Correct the units of the installed agent. Returns the outcome with these changes, which corral drift reports too."""
     options = agent_install.installed(host)
     if options is None or outcome.error:
         return outcome
@@ -268,7 +268,7 @@ def do_snapshot(host: Host, args: argparse.Namespace) -> int:
     try:
         planned(host, argparse.Namespace(profile=None))
     except CorralError:
-        pass  # A machine without a profile, or with an unfit one, can be recorded too.
+        pass  # A machine without a profile, or with an unfit profile, can be recorded too.
     with contextlib.suppress(CorralError):
         describing.describe(host)
     target = args.output or f"corral-{os.uname().nodename}.tar.gz"

@@ -34,7 +34,7 @@ PATHS = ("FILE", "TREE", "BEFORE", "AFTER")
 
 
 class Command(NamedTuple):
-    """A command of the parser, without hidden options."""
+    """A command of the parser. Hidden options are left out."""
 
     name: str
     text: str
@@ -83,7 +83,7 @@ def man_page(top: argparse.ArgumentParser, version: str) -> str:
 
 
 def roff(text: str) -> str:
-    """A text as roff: hyphens and backslashes escaped, and no line that begins like a request."""
+    """A text as roff: hyphens and backslashes are escaped, and no line begins like a request of roff."""
     escaped = text.replace("\\", "\\e").replace("-", "\\-").replace("%%", "%")
     return re.sub(r"(?m)^([.'])", r"\\&\1", escaped)
 
@@ -94,7 +94,7 @@ def sentence(text: str) -> str:
 
 
 def metavar(action: argparse.Action) -> str:
-    """The word that stands for a value."""
+    """The word that stands for the value of an option or argument."""
     if isinstance(action.metavar, str):
         return action.metavar
     if action.choices:
@@ -111,7 +111,7 @@ def takes_value(option: argparse.Action) -> bool:
 
 
 def bash_completion(top: argparse.ArgumentParser) -> str:
-    """A script for bash: it completes commands, options, choices, and file names if a value is a file."""
+    """A script for bash that completes commands, options, choices, and the names of files."""
     known = commands(top)
     cases = []
     for command in known:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A profile in a user's file, JSON or YAML: its data, or a refusal that names the file.
+"""The data of a profile in a user's file, JSON or YAML. A refusal names the file.
 
 A mapping with the same key twice is refused; the usual loaders silently take the last value.
 """
@@ -22,7 +22,7 @@ from ..model.values.errors import refusal
 
 
 def read(path: str, name: str = "") -> str:
-    """The whole text of a file that a user names; refusals call the file ``name``. Raises CorralError."""
+    """The whole text of a file that a user names; a refusal calls the file ``name``. Raises CorralError."""
     try:
         data = user_file.read(path, READ_LIMIT)
         if len(data) > READ_LIMIT:
@@ -34,7 +34,7 @@ def read(path: str, name: str = "") -> str:
 
 
 def load(text: str, path: str) -> t.Any:
-    """The data of a profile file; refusals call the file ``path``. Raises CorralError."""
+    """The data of a profile file with this text. Raises CorralError; a refusal calls the file ``path``."""
     try:
         data = json.loads(text, object_pairs_hook=unique)
         check_bounds(data, lambda row: row.values() if isinstance(row, dict) else row if isinstance(row, list) else ())
@@ -63,7 +63,7 @@ def load(text: str, path: str) -> t.Any:
 
 
 def check_text(text: str, path: str) -> None:
-    """Raise CorralError for a text that is not YAML, or has a mapping with a key twice. The values are not checked."""
+    """Raise CorralError for a text that is not YAML, or has a key twice in a mapping. The values are not checked."""
     try:
         json.loads(text, object_pairs_hook=unique)
         return
@@ -73,7 +73,7 @@ def check_text(text: str, path: str) -> None:
         pass
     import yaml
 
-    # Ansible uses libyaml if PyYAML has it. libyaml accepts more: a tab between a key's colon and its value.
+    # Ansible uses libyaml if PyYAML has it. libyaml also accepts a tab between a key's colon and its value.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
     try:
         _checked(yaml, loader.get_single_node())
@@ -90,7 +90,7 @@ def check_text(text: str, path: str) -> None:
 
 
 def _load_yaml(yaml: t.Any, text: str) -> t.Any:
-    """The data, like yaml.safe_load(); every mapping is checked as written, before merge keys (<<) add keys."""
+    """The data, as from yaml.safe_load(). Every mapping is checked as it is written, before merge keys (<<) add keys."""
     loader = yaml.SafeLoader(text)
     try:
         root = _checked(yaml, loader.get_single_node())
@@ -100,7 +100,7 @@ def _load_yaml(yaml: t.Any, text: str) -> t.Any:
 
 
 def _checked(yaml: t.Any, root: t.Any) -> t.Any:
-    """The root node, once checked. Raises DuplicateKey for a mapping with a key twice, and OutOfBounds, a ValueError."""
+    """The root node, after a check. Raises DuplicateKey for a mapping with a key twice, and OutOfBounds (a ValueError)."""
     check_bounds(root, lambda node: () if isinstance(node.value, str) else parts_of(node))
     todo, seen = [root], set()
     while todo:
@@ -115,7 +115,7 @@ def _checked(yaml: t.Any, root: t.Any) -> t.Any:
 
 
 def parts_of(node: t.Any) -> list[t.Any]:
-    """The nodes in a mapping, keys included, or in a sequence."""
+    """The nodes in a mapping (its keys and values) or in a sequence."""
     return [part for entry in node.value for part in (entry if isinstance(entry, tuple) else (entry,))]
 
 

@@ -42,7 +42,7 @@ def do_status(host: Host, args: argparse.Namespace) -> int:
 
 
 def published_now(host: Host) -> dict[str, t.Any]:
-    """The last published status, as it holds now (status_now.judged); empty without a status."""
+    """The last published status, judged again now (status_now.judged); empty without a status."""
     status = status_file.last_status(host)
     return status_now.judged(host, status) if status else {}
 

@@ -38,7 +38,7 @@ def page(host: Host, status: dict[str, t.Any]) -> str:
 
 
 def machine_parts(host: Host, context: Context) -> list[Part]:
-    """The map of the CPUs in force (as declared if the kernel does not show them), and the workloads."""
+    """The map of the CPUs in force (or of the declared CPUs, if the kernel does not show the CPUs in force), and the workloads."""
     declared = cpu_assignment.declared(context.pools, context.grants)
     now = observed_assignment.observe(host, context)
     said = "CPUs as they are" if now is not None else "CPUs as the profile declares them"

@@ -41,7 +41,7 @@ def status_lines(host: Host, status: dict[str, t.Any], *, colour: bool = False) 
 
 
 def no_map(error: t.Union[CorralError, Unreadable]) -> str:
-    """Why there is no CPU map: every user may read the status, but only root the profile."""
+    """Why there is no CPU map: every user may read the status, but only root may read the profile."""
     return f"no CPU map: {error.advised if isinstance(error, Unreadable) else error}"
 
 
@@ -81,7 +81,7 @@ def summary_lines(host: Host, status: dict[str, t.Any]) -> list[str]:
 
 
 def unconfirmed_now(host: Host) -> t.Optional[RenderedUnconfirmed]:
-    """The unconfirmed profile now: its time may have ended since the status was written; None if only root can read it."""
+    """The present unconfirmed profile, since its time may have ended after the status was written; None if only root can read the file."""
     try:
         return status_file.unconfirmed(host)
     except Unreadable:

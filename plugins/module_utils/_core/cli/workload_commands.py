@@ -39,7 +39,7 @@ def do_explain(host: Host, args: argparse.Namespace) -> int:
     if workloads is None:
         raise refusal("no workload is declared with resources here", path=args.name)
     known = [row["name"] for row in workload_table.rows(workloads)]
-    # A pattern that matches several units gives a workload for each of them.
+    # A pattern gives a workload for each unit that it matches.
     names = [name for name in known if name == args.name or name.startswith(f"{args.name}:")]
     names = names or by_unit(host, args.name, known, {need.workload.name.partition(":")[0] for need in workloads.needs})
     said, rows = [], []
@@ -66,8 +66,8 @@ def do_explain(host: Host, args: argparse.Namespace) -> int:
 
 
 def by_unit(host: Host, text: str, known: t.Container[str], decided: t.Container[str]) -> list[str]:
-    """The workload that ``text`` names by its unit (UNIT or WORKLOAD:UNIT, with or without .service). The unit need not have started.
-    ``decided`` are the declared names that the plan grants or refuses. Raises CorralError.
+    """The workload that ``text`` names by its unit (UNIT or WORKLOAD:UNIT, with or without .service). The unit need not run. ``decided``
+    are the declared names that the plan grants or refuses. Raises CorralError.
     """
     declared = (*admit_workload.profile_of(host).workloads, *workload_files.admitted(host))
     first, colon, rest = text.partition(":")
@@ -126,7 +126,7 @@ def do_admit(host: Host, args: argparse.Namespace) -> int:
     try:
         workload = profile.parse_workloads([row])[0]
     except CorralError as error:
-        # The options are no part of a profile, so the workload's name replaces the path.
+        # The user gave options and no profile, so the workload's name replaces the path in a profile.
         named = [row._replace(path=row.path.replace("workloads[0]", args.name, 1)) for row in error.problems]
         raise CorralError(*named) from None
     if args.dry_run:
@@ -142,14 +142,14 @@ def do_admit(host: Host, args: argparse.Namespace) -> int:
 
 
 def tell_notes(plan: Plan, name: str) -> None:
-    """Print a plan's notes about a workload."""
+    """Print the notes of a plan about the workload ``name``."""
     for note in plan.notes:
         if note.startswith(f"workload {name}: "):
             sys.stderr.write(f"corral: {note}\n")
 
 
 def undeclared(host: Host, name: str, error: CorralError) -> CorralError:
-    """The refusal of a name that stands for many units, or that the profile does not declare."""
+    """The refusal of a name that the profile declares for many units, or does not declare."""
     whole = next((row for row in admit_workload.profile_of(host).workloads if row.name == name and row.is_glob), None)
     if whole is not None:
         message = f"is every unit that matches {whole.pattern}: name one of them, as in {name}:UNIT"
@@ -164,14 +164,14 @@ def published(host: Host, admission: Admission) -> None:
 
 
 def refuse_as_run(host: Host, plan: Plan) -> None:
-    """Raise the CorralError that the command would raise without --dry-run."""
+    """Raise CorralError if the command would raise CorralError without --dry-run."""
     error = applying.planned(host, plan, locks=True).error
     if error:
         raise refusal(error)
 
 
 def amounts(text: str) -> dict[str, str]:
-    """``cpu=4,memory=2Gi`` as a mapping. Raises CorralError."""
+    """The mapping of a text such as ``cpu=4,memory=2Gi``. Raises CorralError."""
     by_resource = {}
     for part in text.split(","):
         name, equals, value = part.partition("=")

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Admission and release of workloads at run time. They execute the part of a plan that grants need; the tick does the rest.
+"""Admit and release workloads at run time. An admission or release executes only the steps that grants need; the next tick does the rest.
 
-A workload is admitted in audit mode and on a paused node as well, since a start enforces nothing. The caller holds the lock.
+A workload is admitted in audit mode and on a paused node as well, since a start enforces nothing. The caller holds the node's lock.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def start(host: Host, name: str, run: str) -> Admission:
 
 
 def run_by_hand(host: Host, name: str) -> str:
-    """The id of the run for a grant that is made by hand: of the present run, else of a run that is about to start."""
+    """The run id for a grant that is made by hand: the id of the workload's present run, else a new id (allocate_workloads.by_hand)."""
     granted = (one for one in workload_files.grants_in_force(host) if one.workload == name and one.instance)
     return next(
         (one.instance for one in granted if allocate_workloads.runs(host, one)), ""
@@ -67,9 +67,9 @@ def stop(host: Host, name: str, run: str) -> Admission:
 
 
 def still_runs(host: Host, name: str) -> bool:
-    """Whether a workload's unit still runs on its grant while systemd stops the unit that holds the grant.
+    """Whether a workload's unit still runs with the workload's grant, while systemd stops the unit that holds the grant.
 
-    At a daemon-reload systemd stops the unit that holds the grant if no drop-in requires it, for example after a removal by hand.
+    At a daemon-reload systemd stops the unit that holds the grant if no drop-in requires that unit, for example after a removal by hand.
     """
     granted = grant_named(host, name)
     if granted is None or not workload_state.runs_unit(host, granted.unit or unit_by_name(host, name)):
@@ -78,7 +78,7 @@ def still_runs(host: Host, name: str) -> bool:
 
 
 def unit_by_name(host: Host, name: str) -> str:
-    """The unit of the declared or admitted workload with this name, or "". A grant that was read from its slice names no unit."""
+    """The unit of the workload ``name``; empty without such a workload or unit. A grant that was read from a slice names no unit."""
     declared, dummy = profile_in_force.read(host)
     first, colon, unit = name.partition(":")
     known = (*(declared.workloads if declared is not None else ()), *workload_files.admitted(host))
@@ -92,15 +92,16 @@ def grant_named(host: Host, name: str) -> t.Optional[Grant]:
 
 
 def admit(host: Host, workload: Workload) -> Admission:
-    """Declare a workload on this node beside the profile's workloads, and grant it its requests. Raises CorralError."""
+    """Declare a workload on this node beside the profile's workloads, and grant the workload its requests. Raises CorralError."""
     request, name = admission(host, workload)
     return execute(host, request, name, with_files=True)
 
 
 def admission(host: Host, workload: Workload) -> tuple[Request, str]:
-    """The request to admit a workload, and the name of the workload that must then have a grant ("" for none).
+    """The request to admit a workload, and the name of the workload that must have a grant afterwards (empty if no grant is needed).
 
-    Raises CorralError. A second admission changes nothing while the workload's grant lasts, or if each start of its unit gets a grant.
+    Raises CorralError. A second admission changes nothing while the workload's grant lasts, or if each start of the workload's unit gets a
+    grant.
     """
     before = workload_files.admitted(host)
     refuse_admission(workload, profile_of(host), before)
@@ -112,7 +113,7 @@ def admission(host: Host, workload: Workload) -> tuple[Request, str]:
     if workload in before and (lasts or workload.is_unit):
         return request, ""
     if any(allocate_workloads.runs(host, one) for one in own):
-        # Without a start in the request the workload keeps the devices of its run, as after a change of the profile.
+        # The request has no start, so the workload keeps the devices of its run, as after a change of the profile.
         return request, workload.name
     return request._replace(start={workload.name: run_by_hand(host, workload.name)}), workload.name
 
@@ -144,7 +145,7 @@ def refuse_admission(workload: Workload, declared: Profile, admitted: t.Sequence
 
 
 def withdraw(host: Host, name: str) -> Admission:
-    """Release a workload that was admitted at run time, with all that it holds. Raises CorralError."""
+    """End the admission of a workload, or release the grant of a declared workload with hold: running. Raises CorralError."""
     if name in {one.name for one in workload_files.admitted(host)}:
         return execute(host, withdrawal(host, name), "", with_files=True)
     declared = next((one for one in profile_of(host).workloads if one.name == name.partition(":")[0]), None)
@@ -158,7 +159,7 @@ def withdraw(host: Host, name: str) -> Admission:
         runs = [one.workload for one in workload_files.grants_in_force(host) if one.workload.startswith(f"{name}:")]
         hint = f"release {' or '.join(runs)}" if runs else "corral status lists them"
         raise refusal(f"has no grant here: {hint}", path="name", value=name)
-    # A release of CPUs is no danger: the processes continue on the shared CPUs.
+    # A running workload may lose its CPUs, since its processes continue on the shared CPUs, but it must not lose its devices.
     if granted.devices and allocate_workloads.runs(host, granted):
         message = "runs, and would share its devices with their next holder: stop it, which gives them back"
         raise refusal(message, path="name", value=name)
@@ -173,19 +174,19 @@ def withdrawal(host: Host, name: str) -> Request:
 
 
 def next_start(workloads: Workloads, name: str) -> Request:
-    """The request of a workload's next start, which ends the grants that its unit has under other names."""
+    """The request of a workload's next start. That start ends the grants that the workload's unit has under other names."""
     needs = [need for need in workloads.needs if need.workload.name == name]
     earlier = grants.renamed(grants.undeclared_runs(workloads.checkpoint.grants, workloads.needs), needs)
     return Request(start={name: "what-if"}, stop={one.workload: one.instance for one in earlier})
 
 
 def what_if(host: Host, request: Request) -> Context:
-    """The context that a run with this request would have; nothing is changed."""
+    """The context of a run with this request. The node is not changed."""
     return planning.compile_profile(host, profile_of(host), "admission", request=request)
 
 
 def planned(host: Host, request: Request, name: str, *, with_files: bool = False) -> Plan:
-    """The plan of an admission or release; ``name`` is the workload that must have a grant after it. Raises CorralError."""
+    """The plan of an admission or release; the workload ``name`` must have a grant afterwards. Raises CorralError."""
     plan = to_be_applied(host, request, name, with_files=with_files)
     overlap_check.refuse_overlaps(host, plan)
     return plan
@@ -195,7 +196,7 @@ def to_be_applied(host: Host, request: Request, name: str, *, with_files: bool) 
     """The plan of planned(), not yet checked for overlaps. Raises CorralError."""
     context = what_if(host, request)
     refuse(context, name)
-    # A start plans grants alone; a release may restore values of other managers as well.
+    # A start plans only grants. A release may also restore values of other managers.
     starts = bool(request.start) and not with_files
     plan = planning.plan_grants(host, context) if starts else planning.plan_profile(host, context)
     problems = [problem for part in plan.parts for problem in part.problems if problem.path.startswith(f"{name}.")]
@@ -205,15 +206,15 @@ def to_be_applied(host: Host, request: Request, name: str, *, with_files: bool) 
 
 
 def later(host: Host) -> tuple[int, ...]:
-    """The phases that an admission leaves out. While a daemon-reload is due, it stops no slice: a running unit may belong to the slice."""
+    """The phases that an admission leaves out. No slice is stopped while a daemon-reload is due: a running unit may be in the slice."""
     return (*LATER, EMPTY_SLICES) if state.there(host, state.RELOAD_DUE) else LATER
 
 
 def execute(host: Host, request: Request, name: str, *, with_files: bool = False, refresh: bool = True) -> Admission:
     """Execute the plan of an admission or release. Raises CorralError.
 
-    Each step reads its value back. Without ``refresh`` the outcome does not list what is left to do: a start would wait for that list, and
-    the next tick makes it.
+    Each step reads its value back. Without ``refresh`` the outcome does not list the changes that are left: a start would wait for that
+    list, and the next tick makes the list.
     """
     plan = to_be_applied(host, request, name, with_files=with_files)
     context = t.cast("Context", plan.context)
@@ -226,14 +227,14 @@ def execute(host: Host, request: Request, name: str, *, with_files: bool = False
 
     outcome = applying.apply(host, plan, again)
     if outcome.error:
-        from ..reports import change_text  # A granted start does not load it.
+        from ..reports import change_text  # A granted start does not load the module.
 
         raise refusal(change_text.refused(outcome), path=name)
     return Admission(outcome, grant_of(context, name))
 
 
 def refuse(context: Context, name: str) -> None:
-    """Raise CorralError when the requesting workload gets nothing."""
+    """Raise CorralError if the workload ``name`` would get no grant."""
     workloads = context.workloads
     # The grant of this name may belong to another unit that still runs.
     is_others = workloads is not None and name in workloads.status.other_units
@@ -264,8 +265,7 @@ def grant_of(context: Context, name: str) -> t.Optional[Grant]:
 def ending(host: Host, name: str, *, settled: bool = False) -> bool:
     """Whether the run of another workload has ended, so that its resources will be free in a moment.
 
-    ``settled``: leave out a unit that systemd calls active and that has had no process for a while. It waits for its RestartSec=, and keeps
-    its grant.
+    ``settled``: units without processes that systemd calls active do not count. Such a unit waits for its RestartSec=, and keeps its grant.
     """
     others = (one for one in workload_files.grants_in_force(host) if one.hold == RUNNING and one.workload != name)
     by_units = (one for one in others if not one.instance.startswith(BY_HAND))
@@ -285,7 +285,7 @@ def profile_of(host: Host) -> Profile:
 
 
 def unit_of(step: Step) -> str:
-    """The unit of a step: its target, or the unit whose drop-in or folder of drop-ins it changes; "" for any other file."""
+    """The unit of a step: its target, or the unit whose drop-in or folder of drop-ins the step changes; empty for any other file."""
     if step.kind == "folder":
         return unit_in(f"{step.target}/.")
     return unit_in(step.target) if step.target.startswith("/") else step.target
@@ -295,7 +295,8 @@ def narrowed(plan: Plan, without: t.Optional[t.Sequence[int]]) -> Plan:
     """The part of a plan that grants need: moves of CPUs and limits, without files that systemd would have to read.
 
     A slice whose file waits for a rollout is not stopped and keeps its live CPUs. Otherwise the slice would get the CPUs of that file when
-    a unit starts in it or systemd reads the file. Another slice may have these CPUs by then.
+    systemd reads the file or a unit starts in the slice, and another slice may have these CPUs by then. ``without`` has the phases that are
+    left out (None: the whole plan is kept).
     """
     steps = [step for change in plan.changes for step in change.steps]
     filed = {unit_of(step) for step in steps if without is not None and (step.phase in without or step.reload)} - {""}

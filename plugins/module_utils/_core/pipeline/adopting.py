@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """The differences of a node from its applied profile, as keys of a profile.
 
-A part is adopted when the profile with this part leaves the node's value as it is, and changes nothing else that is in force.
+A part is adopted if the profile with that part keeps the node's value, and changes no other value in force.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Item = tuple[str, str, str]
 
 
 def adopted(host: Host) -> dict[str, t.Any]:
-    """The keys that differ, as a layer over the applied profile; empty if no key expresses a difference of the node."""
+    """The keys in which the node differs, as a layer over the applied profile; empty if no key expresses a difference of the node."""
     applied = state.applied(host)
     if not isinstance(applied, dict):
         return {}
@@ -56,7 +56,7 @@ def adopted(host: Host) -> dict[str, t.Any]:
 def changes_of(
     host: Host, applied: t.Mapping[str, t.Any], parts: t.Sequence[ProfileFragment] = ()
 ) -> tuple[Change, ...]:
-    """The changes by the applied profile with these parts over it. Raises CorralError if the result is no profile."""
+    """The changes that the profile ``applied`` would make with ``parts`` over it. Raises CorralError if the result is no valid profile."""
     layers = [compose.Layer("applied", applied), compose.Layer("node", node_as_profile.profile_data({}, parts))]
     context = planning.compile_profile(host, profile.parse(compose.compose(layers).data))
     return planning.plan_profile(host, context).changes

@@ -6,7 +6,7 @@
 """All problems of a refused profile, so that a user can correct them together.
 
 A profile is read, compiled for the node and planned. The first of these stages that fails hides the problems of later stages. Therefore the
-sections without a problem that depend on no wrong section go through all stages again.
+sections without a problem go through all stages again if they depend on no wrong section.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from ..model.profile import profile
 from ..model.values.errors import CorralError, Problem
 from . import planning
 
-# By section: the other sections against whose values this section is checked.
+# For each section: the other sections whose values the checks of the section use.
 BUILT_UPON = {
     "kubelet": frozenset({"cpu", "memory", "pids", "topology", "workloads", "gc"}),
     "tenants": frozenset({"cpu", "memory", "pids", "devices", "workloads"}),
     "topology": frozenset({"cpu", "memory"}),
     "workloads": frozenset({"cpu", "memory", "pids", "topology", "devices", "tenants"}),
 }
-PLAIN = frozenset({"name", "mode"})  # No section is checked against these.
+PLAIN = frozenset({"name", "mode"})  # No check of a section uses these keys.
 
 
 def refusal_of(host: Host, data: t.Any, error: CorralError) -> CorralError:
-    """The refusal of a profile (its data) with the problems of its other sections; ``error`` itself without such problems."""
+    """The refusal of a profile (its data) with the problems of its other sections; ``error`` itself if these sections have no problem."""
     problems: list[Problem] = list(error.problems)
     rest = {name: value for name, value in data.items() if name != "version"} if isinstance(data, dict) else {}
     wrong = sections(error.problems)

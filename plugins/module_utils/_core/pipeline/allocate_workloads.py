@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The grants of the declared workloads on this node: admission.py decides them by the checkpoint and the runs on the node."""
+"""The grants of the declared workloads on this node. admission.py decides the grants by the checkpoint and the runs on the node."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ BY_HAND = "by-hand"
 
 class Request(NamedTuple):
     """The changes that an admission or release requests. By workload: ``start`` has the id of the run that is about to start, ``stop`` the
-    id of the run that has ended. ``admitted`` replaces the workloads that were admitted at run time (None: they stay).
+    id of the run that has ended. ``admitted`` replaces the workloads that were admitted at run time (None: these workloads stay).
     """
 
     start: t.Mapping[str, str] = {}
@@ -88,7 +88,7 @@ def allocate(
     listed = needs_of(host, declared, claims, workloads)
     checkpoint, damage = workload_files.read_checkpoint(host, listed)
     if declared.tenants:
-        from . import tenant_workloads  # A node without tenants does not load it.
+        from . import tenant_workloads  # A node without tenants does not load the module.
 
         listed, kept = tenant_workloads.as_granted(host, declared, workloads, listed, checkpoint.grants, request.start)
         notes += kept
@@ -153,7 +153,7 @@ def needs_of(
 def ended_grants(
     host: Host, granted: t.Sequence[Grant], listed: t.Sequence[ResourceRequirements], request: Request
 ) -> list[Grant]:
-    """The grants whose run ends by this request: the request stops the run, or starts its unit under another workload's name."""
+    """The grants whose run ends with this request: the request stops the run, or starts the run's unit under another workload's name."""
     past = over_at_start(host, listed, granted, request.start) if request.start else ()
     running = (grant for grant in granted if grant.hold == RUNNING)
     return [one for one in running if one.workload in past or request.stop.get(one.workload) == one.instance]
@@ -183,13 +183,13 @@ def device_inventory(
     """The devices of the node; None if no workload requests or has devices."""
     if not (any(need.devices for need in listed) or any(grant.devices for grant in checkpoint.grants)):
         return None
-    from ..host.devices import checked_devices  # A node without devices does not load it.
+    from ..host.devices import checked_devices  # A node without devices does not load the module.
 
     return checked_devices.devices_to_give(host, declared.devices, checkpoint.grants)
 
 
 def unknown_runs(listed: t.Iterable[ResourceRequirements], there: Inventory) -> dict[str, str]:
-    """The workloads that run with devices of a lost grant, each with its unit (without a unit, its name)."""
+    """The workloads that run with devices of a lost grant, each with the name of its unit (without a unit, its own name)."""
     files = {need.workload.name: env_file(need.workload.name, need.workload.unit) for need in listed}
     return {name: there.runs[path] for name, path in files.items() if path in there.runs}
 
@@ -197,9 +197,9 @@ def unknown_runs(listed: t.Iterable[ResourceRequirements], there: Inventory) -> 
 def expanded(
     host: Host, declared: t.Sequence[Workload], starting: t.Iterable[str] = ()
 ) -> tuple[list[Workload], list[str]]:
-    """The workloads, with one for each unit that a pattern matches, and notes on patterns and units.
+    """The workloads, each pattern replaced by a workload for each matching unit, and notes on patterns and units.
 
-    ``starting`` are the names of workloads that are about to start. Only they show an instance of a template that never started.
+    ``starting`` are the names of workloads that are about to start. Only these names show an instance of a template that never started.
     """
     workloads: list[Workload] = []
     notes: list[str] = []
@@ -252,7 +252,7 @@ def without_conflicts(host: Host, declared: Profile) -> t.Optional[Request]:
 
 
 def conflicting(workload: Workload, others: t.Iterable[Workload]) -> t.Optional[Workload]:
-    """The first of ``others`` that has this workload's name, or that may match a unit or container which this workload matches."""
+    """The first of ``others`` that has the name of ``workload``, or may match the same unit or container; None if no workload does."""
     for other in others:
         is_other = other.has_resources and other.match == workload.match
         if other.name == workload.name or (is_other and match_meets(other.match, workload.pattern, other.pattern)):
@@ -271,7 +271,7 @@ def observe(
     """The state of the workloads whose grants depend on a run.
 
     A declared workload that was admitted by hand has START_SECONDS to start. The grant of an undeclared workload may be left from an
-    admission that died; no start would find it, so it does not wait for a start.
+    admission that died; no start would find such a grant, so the grant does not wait for a start.
     """
     now = int(host.now())
     listed, granted = list(listed), list(granted)
@@ -297,7 +297,7 @@ def observe(
 def off_their_cpus(
     host: Host, running: t.Iterable[Grant], declared: t.Mapping[str, ResourceRequirements], waiting: t.Container[str]
 ) -> frozenset[str]:
-    """The workloads without declared CPUs that run on the shared pool or in another slice, not on the CPUs of their grant."""
+    """The workloads that no longer declare exclusive CPUs, and run on the shared pool or in another slice instead of their grant's CPUs."""
     names = set()
     for grant in running:
         need = declared.get(grant.workload)
@@ -319,7 +319,7 @@ def evicted(host: Host, listed: t.Iterable[ResourceRequirements], granted: t.Ite
 
 
 def run_matters(grant: Grant, need: t.Optional[ResourceRequirements]) -> bool:
-    """Whether a grant depends on a run: it ends with the run, has devices, or has CPUs that its workload no longer declares."""
+    """Whether a grant depends on a run: the grant ends with the run, has devices, or has CPUs that its workload no longer declares."""
     if grant.hold == RUNNING or grant.devices:
         return True
     return need is not None and (need.workload.hold == RUNNING or (bool(grant.cpus) and not need.cpus))
@@ -328,7 +328,7 @@ def run_matters(grant: Grant, need: t.Optional[ResourceRequirements]) -> bool:
 def runs(host: Host, grant: Grant) -> bool:
     """Whether the run of a grant has begun and not ended.
 
-    A unit keeps its devices in any slice: it may have started again in another slice since its workload left the profile.
+    A unit keeps its devices in any slice: the unit may have started again in another slice since its workload left the profile.
     """
     if grant.devices and grant.unit and workload_state.runs_unit(host, grant.unit):
         return True
@@ -354,7 +354,7 @@ def over_at_start(
 def other_units(
     host: Host, granted: t.Iterable[Grant], declared: t.Mapping[str, ResourceRequirements]
 ) -> dict[str, str]:
-    """By workload, another unit or container that still runs in the workload's slice: the declared unit would share the slice."""
+    """By workload, a unit or container that still runs in the workload's slice: the declared unit would have to share the slice."""
     running = {}
     for grant in granted:
         need = declared.get(grant.workload)
@@ -387,15 +387,15 @@ def waits_to_start(host: Host, grant: Grant) -> bool:
 
 
 def by_hand(host: Host) -> str:
-    """The run id of a grant that is made by hand now: it has the boot's id and the uptime, which no change of the clock moves."""
+    """The run id of a grant that is made by hand now. The id has the boot's id and the uptime, which no change of the clock moves."""
     return f"{BY_HAND}:{host.boot_id()[:8]}:{int(host.uptime())}"
 
 
 def memory_tables(host: Host, declared: Profile, topology: Topology, *, fresh: bool) -> dict[int, dict[str, int]]:
     """The bytes of memory and hugepages of each NUMA node that may be granted (kubelet: allocatable).
 
-    With ``fresh`` the hugepage pools count as the profile declares them, else as they are. The kernel spreads a pool of the whole machine
-    evenly over the nodes if it can, from the first node on (hugetlbpage.rst).
+    With ``fresh`` the hugepage pools count with their declared pages, else with their present pages. The kernel spreads a pool of the whole
+    machine evenly over the nodes if possible, from the first node on (hugetlbpage.rst).
     """
     totals = {node.id: node.memory_kib << 10 for node in topology.numa.values() if node.memory_kib}
     pages = {node.id: dict(node.hugepages) for node in topology.numa.values()}
@@ -415,7 +415,7 @@ def memory_tables(host: Host, declared: Profile, topology: Topology, *, fresh: b
 
 
 def waits(host: Host, granted: t.Iterable[Grant]) -> bool:
-    """Whether a grant waits for the start of a workload that was admitted by hand: such a grant ends after START_SECONDS."""
+    """Whether any grant waits for the start of a workload that was admitted by hand: such a grant ends after START_SECONDS."""
     return any(
         grant.instance.startswith(BY_HAND) and not workload_state.populated(host, grant.workload, grant.tenant)
         for grant in granted
@@ -423,7 +423,7 @@ def waits(host: Host, granted: t.Iterable[Grant]) -> bool:
 
 
 def pid_capacity(host: Host, declared: Profile, before: t.Mapping[str, str]) -> t.Optional[int]:
-    """The number of tasks that workloads may be given: the machine's limit less the reserve. None: no limit is known."""
+    """The number of tasks that workloads may be given: the machine's limit minus the reserve; None if no limit is known."""
     total = task_budget.capacity(declared.pids, sysctl.task_limits(host, declared.pids, before))
     return None if total is None else max(total - (declared.pids.reserved or 0), 0)
 
@@ -446,9 +446,9 @@ def taken_by_others(host: Host, declared: Profile) -> tuple[frozenset[int], froz
 
 
 def beside_kubelet(host: Host, inputs: AllocationInput, granted: t.Iterable[Grant]) -> AllocationInput:
-    """The inputs with the CPUs that the node's kubelet leaves to others: reserved CPUs on which no pod may run.
+    """The inputs with the CPUs that the node's kubelet leaves to other programs: reserved CPUs on which no pod may run.
 
-    If these CPUs cannot be known now, only the CPUs of the grants ``granted`` count: no pod could run on them when they were granted.
+    If Corral cannot know these CPUs now, only the CPUs of ``granted`` count: no pod could run on these CPUs at the time of the grant.
     """
     service = other_gc.kubelet(host)
     if service is None:

@@ -30,7 +30,7 @@ if t.TYPE_CHECKING:
     from ..host.cpu.thread_masks import Masks
     from ..model.values.vocabulary import Run
 
-Narrow = t.Callable[["Plan"], "Plan"]  # Selects the part of a plan that one task executes: see section_tasks.py.
+Narrow = t.Callable[["Plan"], "Plan"]  # a function that selects a task's changes: section_tasks.py
 
 
 def everything(plan: Plan) -> Plan:
@@ -72,7 +72,7 @@ def refresh(host: Host, context: Context) -> Context:
 
 
 def write_effective_profile(host: Host, context: Context) -> None:
-    """Keep the effective profile of this node for the diff of the next run; written only when it changed."""
+    """Write the effective profile of this node to its file if the profile changed: the next run shows its diff to this file."""
     from ..model.profile import effective_profile
 
     text = effective_profile.text_of(context.profile, context.persistent_pools)
@@ -97,7 +97,7 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
 
             unconfirmed_file.stop_timer(host)  # A timer that runs while its unit file is removed stays failed.
         if PROFILE in managers and not first.lost:
-            # Without this file no tick after a killed removal takes the profile for a lost one.
+            # If this file stayed, a tick after a killed removal would report that the profile is lost.
             host.remove(state.APPLIED)
 
     waits = not goes_back and state.there(host, state.UNCONFIRMED)
@@ -120,7 +120,7 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
     if not outcome.error and waits and state.there(host, state.UNCONFIRMED):
         from ..host.agent import unconfirmed_file
 
-        unconfirmed_file.forget(host)  # The unconfirmed profile is gone, or the agent that would go back from it.
+        unconfirmed_file.forget(host)  # Nothing can go back: the profile is gone, or the agent is gone.
     # A node whose originals were lost may still have a declared profile.
     needed = (state.DECLARED, state.APPLIED, state.UNREADABLE, *state.WORKLOADS)
     if not outcome.error and not state.records(host)[0] and not any(state.there(host, path) for path in needed):
@@ -149,7 +149,7 @@ def refuse(host: Host, plan: Plan, steps: t.Sequence[Step]) -> None:
     """Raise CorralError with every reason not to begin a plan; check mode calls this as well as a run."""
     preflight.refuse_node(host)
     preflight.refuse_steps(host, steps, keep_going=plan.keep_going)
-    from ..model.plan import validate  # A tick that changes nothing does not get here.
+    from ..model.plan import validate  # A tick that changes nothing does not load these modules.
     from . import overlap_check
 
     problems = validate.problems(
@@ -161,9 +161,9 @@ def refuse(host: Host, plan: Plan, steps: t.Sequence[Step]) -> None:
 
 
 def planned(host: Host, plan: Plan, *, locks: bool = False) -> Outcome:
-    """The outcome of a run in check mode: nothing is executed, and the plan is drift. ``error`` is what a run would raise.
+    """The outcome of a run in check mode: no step is executed, and the plan is drift. ``error`` is the error of a real run.
 
-    ``locks``: the run would take the node's lock even if it has nothing to do.
+    ``locks``: the run would take the node's lock even without a step.
     """
     from ..managers.profile import declaration
 
@@ -176,7 +176,7 @@ def planned(host: Host, plan: Plan, *, locks: bool = False) -> Outcome:
                 refuse(host, plan, steps)
         except CorralError as refused:
             error = str(refused)
-    # The agent's own slice is not in use for a run: no tick works in it while the run has the lock.
+    # The agent's own slice does not count as in use: no tick works in the slice while a run has the lock.
     stopped = [step for step in steps if step.target != AGENT_SLICE] if plan.keep_going and not error else []
     left = [apply_step.in_use(host, step) for step in stopped]
     drift = tuple(filter(declaration.is_drift, plan.changes))
@@ -192,11 +192,11 @@ def carry_out(
 ) -> Outcome:
     """Record the originals, run the steps, and observe again.
 
-    ``before_steps`` is called right before the first step: if it raises, or was not called, the node is unchanged.
+    ``before_steps`` is called right before the first step: if the function raises or was not called, the node is unchanged.
     """
     lock.refuse_lost(host)
     online = cpus_of_others(host)
-    from . import recording_originals  # A tick that changes nothing does not get here.
+    from . import recording_originals  # A tick that changes nothing does not load the module.
 
     kept, dummy = state.records(host)
     new = recording_originals.new_records(host, plan, kept)
@@ -215,7 +215,7 @@ def carry_out(
             raise
     error, undone, leftovers, refused = execute(host, plan, steps, online)
     lock.refuse_lost(host)
-    # After an undo only the units that were refused CPUs count as attempts, which are repeated in ten minutes.
+    # After an undo, only units whose CPUs were refused count as attempts. Later runs repeat an attempt after ten minutes.
     attempts.save(host, () if error else steps, tuple(refused))
     if error:
         if not leftovers and new:
@@ -245,20 +245,20 @@ def end_grant_units(host: Host, removed: t.Sequence[str]) -> None:
     from ..model.workload import workload_units
 
     if workload_units.GRANT_UNIT in removed:
-        # A workload's unit whose drop-in could not be removed still requires such a unit, and would stop with it.
+        # If a drop-in could not be removed, the workload's unit still requires the unit that holds the grant, and would stop with it.
         unneeded = not any(map(host.exists, removed))
         systemd.end_units(host, workload_units.GRANT_UNITS, workload_units.REGRANT_UNITS, stop=unneeded)
 
 
 def unreadable(error: Unreadable) -> Change:
-    """The item for a path that could not be read: nothing is known of the node then."""
+    """The item of drift for a path that could not be read: without this path the state of the node is unknown."""
     return Change(
         PROFILE, error.path, "read", None, None, f"cannot be read: {error.advice}", error.path, verdict=UNKNOWN
     )  # fmt: skip
 
 
 def with_drain_refused(changes: t.Iterable[Change], refused: t.Mapping[Step, str]) -> t.Iterator[Change]:
-    """The changes. If the node was not drained for a change, its reason says why: no later observation can tell that."""
+    """The changes. If the node was not drained for a change, the reason of the change says why: no later observation shows this."""
     for change in changes:
         hooks = (step for step in change.steps if step in refused and step.kind == "hook" and step.value == "drain")
         said = [f"; not drained: {refused[step]}" for step in hooks]
@@ -266,8 +266,8 @@ def with_drain_refused(changes: t.Iterable[Change], refused: t.Mapping[Step, str
 
 
 def still_differing(plan: Plan, replan: t.Callable[[], Plan]) -> tuple[Change, ...]:
-    """The changes that an observation after an undo finds. If it fails, the changes of the undone ``plan``: the failure of the observation
-    must not hide why the run was undone.
+    """The changes that an observation after an undo finds. If the observation fails, the changes of the undone ``plan``: that failure must
+    not hide why the run was undone.
     """
     try:
         return replan().changes
@@ -279,7 +279,7 @@ def execute(
     host: Host, plan: Plan, steps: t.Sequence[Step], online: str
 ) -> tuple[str, tuple[str, ...], tuple[str, ...], dict[Step, str]]:
     """Run the steps. Returns the error, the undone steps, the leftovers, and the refused optional steps with the reasons."""
-    from . import overlap_check  # Python has loaded the module before, in refuse().
+    from . import overlap_check  # This import reads no file: refuse() has loaded the module before.
 
     done: list[tuple[undo.Original, Step]] = []
     leftovers: list[str] = []
@@ -288,7 +288,7 @@ def execute(
     for step in steps:
         # The validation assumed that each step succeeds: after a refused step this step may have become unsafe.
         try:
-            lock.refuse_lost(host)  # Ends this run like a crash; the run that has the lock now goes on from there.
+            lock.refuse_lost(host)  # A lost lock ends this run like a crash: the run that has the lock now continues.
             kept = overlap_check.cpus_still_requested(host, plan, step, refused) if refused else ""
         except Unreadable as error:
             kept = str(error)
@@ -320,12 +320,12 @@ def execute(
 
 
 def must_drain(step: Step) -> bool:
-    """Whether a step must drain the node, since later steps take something from its pods. If that fails, a removal stops too."""
+    """Whether a step must drain the node, since later steps take resources from pods. If such a drain fails, a removal stops too."""
     return step.kind == "hook" and step.value == "drain" and not step.optional
 
 
 def records_refused(plan: Plan, step: Step, refused: t.Mapping[Step, str]) -> bool:
-    """Whether an optional step writes a file in a change with a refused step: the file would record what was refused."""
+    """Whether an optional step writes a file in a change with a refused step: the file would record the refused change."""
     if step.kind != "file" or not step.optional:
         return False
     return any(step in one.steps and not refused.keys().isdisjoint(one.steps) for one in plan.changes)
@@ -334,7 +334,7 @@ def records_refused(plan: Plan, step: Step, refused: t.Mapping[Step, str]) -> bo
 def undo_steps(
     host: Host, plan: Plan, done: t.Sequence[tuple[undo.Original, Step]], online: str, masks: Masks
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Undo the steps ``done``, the last first. Returns what was undone, and what could not be undone."""
+    """Undo the steps ``done``, the last step first. Returns a line for each undone step, and for each step that could not be undone."""
     try:
         return undo_readable(host, plan, done, online, masks)
     except Unreadable as error:
@@ -351,7 +351,7 @@ def undo_readable(
     leftovers: list[str] = []
     late: list[Step] = []
     blocked: list[Step] = []  # Steps that conflict with a slice which stops later: they run after that stop.
-    records: list[Step] = []  # Files of the checkpoint: restored only if all CPUs could be taken back.
+    records: list[Step] = []  # Steps for the files of the checkpoint: run only if all CPUs could be taken back.
     why_kept = ""  # why CPUs could not be taken back
     reloaded = any(step.value == "daemon-reload" for dummy, step in done)
     exclusive_before = overlap_check.exclusive_before(host, done)
@@ -394,7 +394,7 @@ def runs_on(host: Host, before: undo.Original, back: Step) -> bool:
 
 
 def shared_before(host: Host, done: t.Sequence[tuple[undo.Original, Step]]) -> str:
-    """The CPUs that the shared slice requested before the steps ``done``; "" if it requested none."""
+    """The CPUs that the shared slice requested before the steps ``done``; an empty string if the slice requested no CPUs."""
     key = key_of("property", CORRAL_SLICE, "AllowedCPUs")
     first = next((before for before, dummy in done if before.key == key), None)
     if first is not None:
@@ -403,8 +403,8 @@ def shared_before(host: Host, done: t.Sequence[tuple[undo.Original, Step]]) -> s
 
 
 def is_late(host: Host, back: Step, *, reloaded: bool) -> bool:
-    """Whether a step of an undo has to wait until all files are back and systemd has read them. A start has to wait. The stop of a slice
-    has to wait if systemd may have a running unit in the slice by now: the unit would stop with the slice.
+    """Whether a step of an undo has to wait until all files are restored and systemd has read these files. A start has to wait. The stop of
+    a slice has to wait if systemd may have a running unit in the slice by now: the unit would stop with the slice.
     """
     if back.phase == EMPTY_SLICES and back.kind == "unit":
         return reloaded or bool(workload_state.unit_to_be_in(host, back.target))
@@ -412,7 +412,7 @@ def is_late(host: Host, back: Step, *, reloaded: bool) -> bool:
 
 
 def conflict_with(host: Host, plan: Plan, step: Step, exclusive_before: t.Optional[t.Container[str]] = None) -> str:
-    """Why a step would cause an overlap now, after a step before it was refused or undone; "" if it would not.
+    """Why a step would cause an overlap of CPUs after an earlier step was refused or undone; an empty string without an overlap.
 
     ``exclusive_before``: see overlap_check.overlaps().
     """
@@ -427,7 +427,7 @@ def conflict_with(host: Host, plan: Plan, step: Step, exclusive_before: t.Option
 
 
 def attempt(host: Host, step: Step, masks: Masks) -> str:
-    """Execute a step of an undo. Returns the error, or ""."""
+    """Execute a step of an undo. Returns the error; an empty string on success."""
     try:
         apply_step.perform(host, step, masks)
     except (StepFailed, OSError, Unreadable) as error:

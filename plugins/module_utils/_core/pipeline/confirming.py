@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Applying a profile until it is confirmed, keeping it, and going back to the profile before.
+"""Apply a profile until it is confirmed, confirm a profile, and go back to the profile before.
 
-A timer on the node goes back: it needs no network, and neither a reboot nor a change of the clock ends the wait. The caller of each
+A timer on the node starts the way back, without the network. Neither a reboot nor a change of the clock ends the wait. The caller of each
 function holds the lock, except for run_command().
 """
 
@@ -35,7 +35,7 @@ from .profile_in_force import expired, refuse_rejected
 
 
 class Terms(NamedTuple):
-    """How a profile is applied: the seconds to wait for a confirmation (0: no wait). ``force``: even if the node went back from it."""
+    """The ``seconds`` to wait for a confirmation (0: no wait). ``force``: apply the profile even if the node went back from it."""
 
     seconds: int = 0
     force: bool = False
@@ -45,7 +45,7 @@ AT_ONCE = Terms()
 # A function that applies a profile, and calls its argument right before the first step.
 Run = t.Callable[[t.Optional[t.Callable[[], None]]], Outcome]
 TOO_LATE = "the time of profile {} is over, and the node goes back: apply it again with force to keep it"
-COMMAND_SECONDS = 60  # for one run of the command that confirms
+COMMAND_SECONDS = 60  # time limit of a command that confirms a profile
 
 
 def refuse(host: Host, declared: Profile, terms: Terms) -> None:
@@ -76,7 +76,7 @@ def refuse_lost(host: Host) -> None:
 
 
 def refuse_expired(host: Host, declared: Profile) -> None:
-    """Raise CorralError for an unconfirmed profile whose time is over: the node is about to go back from it."""
+    """Raise CorralError if the profile is unconfirmed and its time is over: the node is about to go back from this profile."""
     pending = expired(host)
     if pending is not None and not pending.failed and pending.hash == history.hash_of(profile.to_data(declared)):
         raise refusal(TOO_LATE.format(pending.name), path="name", value=declared.name)
@@ -85,7 +85,7 @@ def refuse_expired(host: Host, declared: Profile) -> None:
 def declare(
     host: Host, declared: Profile, origins: t.Optional[t.Mapping[str, str]] = None, terms: Terms = AT_ONCE
 ) -> Outcome:
-    """Apply a profile as applying.declare() does, on these terms.
+    """Apply a profile as applying.declare() does, with a confirmation by ``terms``.
 
     A run that waits for no confirmation confirms an earlier unconfirmed profile, like a plain commit on network devices.
     """
@@ -104,14 +104,15 @@ def declare(
 
 
 def take_up(host: Host, declared: Profile, apply: Run) -> Outcome:
-    """Apply, in a tick, a profile that was put on the node without a run of Corral. If it declares a command, the command confirms it.
+    """Apply, in a tick, a profile that was put on the node without a run of Corral. A command that the profile declares confirms it.
 
-    Ticks that only correct drift do not get here. A tick that continues a killed run starts no new wait: the command or controller of that
-    run still confirms the profile. Like declare(), the new profile confirms an earlier unconfirmed profile, or waits in its place.
+    Ticks that only correct drift do not call this function. A tick that continues a killed run starts no new wait: the command or
+    controller of that run still confirms the profile. As in declare(), the new profile confirms an earlier unconfirmed profile, or waits in
+    its place.
     """
     confirm, earlier = declared.confirm, unconfirmed_file.pending(host)
     if earlier is not None and expired(host) is not None:
-        return apply(None)  # The node goes back.
+        return apply(None)  # The node is about to go back from the earlier profile.
     if confirm is None or not needs_confirmation(host, declared, Terms(confirm.timeout)):
         outcome = apply(None)
         if earlier is not None and earlier.hash != history.hash_of(profile.to_data(declared)) and not outcome.error:
@@ -122,14 +123,14 @@ def take_up(host: Host, declared: Profile, apply: Run) -> Outcome:
         new = earlier
     outcome = unconfirmed_from(host, new, apply)
     if earlier is not None and new != earlier and not outcome.error and unconfirmed_file.pending(host) == earlier:
-        # The new profile made no step: its command confirms the earlier changes, in the time that is left.
+        # The new profile needed no step: its command confirms the earlier changes, in the time that is left.
         went_on = earlier._replace(name=new.name, hash=new.hash, command=new.command, failed=False, passed=new.passed)
         unconfirmed_file.write(host, went_on)
     return outcome
 
 
 def unconfirmed_from(host: Host, new: t.Optional[Pending], apply: Run) -> Outcome:
-    """Apply a profile. ``new`` is its record while it is unconfirmed, written before the first step; None: it needs no confirmation."""
+    """Apply a profile. The record ``new`` is written before the first step; None: the profile needs no confirmation."""
     earlier = unconfirmed_file.pending(host)
 
     def begin() -> None:
@@ -142,7 +143,7 @@ def unconfirmed_from(host: Host, new: t.Optional[Pending], apply: Run) -> Outcom
     # An error that is raised after begin() leaves the record: the node may have been changed.
     outcome = apply(begin if new is not None else None)
     if outcome.error:
-        # A run that was undone needs no way back; a run with leftovers does.
+        # After a complete undo the node needs no way back; after an undo with leftovers the node needs a way back.
         if not outcome.leftovers:
             restore_earlier(host, earlier)
         elif new is not None:
@@ -176,7 +177,7 @@ def new_pending(host: Host, declared: Profile, seconds: int) -> Pending:
 
 
 def mark_failed(host: Host) -> None:
-    """Record that the unconfirmed profile failed, so that it may be applied again after the node went back.
+    """Record that the unconfirmed profile failed, so that the profile may be applied again after the node went back.
 
     If the record cannot be written, the profile is refused later, like a profile that was not confirmed.
     """
@@ -187,7 +188,7 @@ def mark_failed(host: Host) -> None:
 
 
 def restore_earlier(host: Host, earlier: t.Optional[Pending]) -> None:
-    """Restore the record of the earlier unconfirmed profile, with its own end, after a run that changed nothing."""
+    """Restore the record of the earlier unconfirmed profile, with its own time limit, after a run that changed nothing."""
     if unconfirmed_file.pending(host) == earlier:
         return
     if earlier is None:
@@ -199,7 +200,7 @@ def restore_earlier(host: Host, earlier: t.Optional[Pending]) -> None:
 def to_confirm(host: Host, digits: str = "") -> t.Optional[Pending]:
     """The profile that a confirmation would keep; None without an unconfirmed profile.
 
-    Raises CorralError if its hash does not begin with ``digits``, if it is not in force, and if its time is over.
+    Raises CorralError if the profile's hash does not begin with ``digits``, if the profile is not in force, and if its time is over.
     """
     pending = unconfirmed_file.pending(host)
     if pending is not None and not pending.hash.startswith(digits):
@@ -209,7 +210,7 @@ def to_confirm(host: Host, digits: str = "") -> t.Optional[Pending]:
         message = f"profile {pending.name} failed and is not in force, so it cannot be confirmed: wait until the node goes back, or apply it again"
         raise refusal(message, path="hash", value=pending.hash)
     if pending is not None and unconfirmed_file.left(host, pending) <= 0:
-        # The node may have gone back already: then the confirmation is about the profile before, not this profile.
+        # The node may already have gone back to the profile before, so the confirmation would keep another profile.
         raise refusal(TOO_LATE.format(pending.name), path="hash", value=pending.hash)
     return pending
 
@@ -225,7 +226,7 @@ def keep(host: Host, digits: str = "") -> t.Optional[Pending]:
 
 
 def forget_rejection(host: Host, declared: Profile) -> None:
-    """Remove a profile that was applied by force from the list of the profiles from which the node went back."""
+    """A run has applied the profile again: remove it from the list of profiles from which the node went back."""
     known = unconfirmed_file.rejected(host)
     digits = history.hash_of(profile.to_data(declared))
     if any(one.hash == digits for one in known) or unconfirmed_file.rejected_damaged(host):
@@ -233,14 +234,14 @@ def forget_rejection(host: Host, declared: Profile) -> None:
 
 
 def go_back(host: Host, pending: Pending) -> Outcome:
-    """Go back to the profile before an unconfirmed one, or to the state before Corral if there was no profile.
+    """Go back from an unconfirmed profile to the profile before, or to the state before Corral if no profile was applied before.
 
-    The agent stays. If this run is killed or fails, the next tick repeats it.
+    The agent stays. If this run is killed or fails, the next run of corral-confirm.service goes back.
     """
     known = unconfirmed_file.rejected(host)
     # A run that failed to go back is repeated every few seconds: the list may have the profile already.
     is_known = any(one.hash == pending.hash for one in known)
-    # A damaged list refuses each profile but the one applied last; a new list would admit profiles that only the damaged list has.
+    # While the list is damaged, all profiles except the last applied profile are refused. A new list would admit rejected profiles.
     if not pending.failed and not is_known and not unconfirmed_file.rejected_damaged(host):
         rejected = Rejected(pending.hash, pending.name, int(host.now()), pending.why_back)
         unconfirmed_file.save_rejected(host, unconfirmed.with_rejected(known, rejected))
@@ -268,7 +269,7 @@ def out_of_history(host: Host, pending: Pending) -> None:
 
 
 def awaiting_command(host: Host) -> t.Optional[Pending]:
-    """The unconfirmed profile if it is in force, has a command that confirms it, and time is left; else None."""
+    """The unconfirmed profile if it is in force, has a command that confirms it, and has time left; else None."""
     pending = unconfirmed_file.pending(host)
     if pending is None or not pending.command or pending.failed or unconfirmed_file.left(host, pending) <= 0:
         return None
@@ -277,16 +278,16 @@ def awaiting_command(host: Host) -> t.Optional[Pending]:
 
 
 def run_command(host: Host, pending: Pending) -> str:
-    """Run the command of an unconfirmed profile. Returns why it failed, or "". The caller does not hold the lock."""
+    """Run the command of an unconfirmed profile. Returns why the command failed (empty: success). The caller does not hold the lock."""
     seconds = min(float(COMMAND_SECONDS), max(unconfirmed_file.left(host, pending), 1.0))
     answer = foreign_program.run(host, pending.command, seconds, {})
     return exit_text.why_failed(pending.command[0], answer.code, answer.out, answer.err)
 
 
 def tick(host: Host) -> tuple[t.Optional[Pending], t.Optional[Outcome]]:
-    """One run of corral-confirm.service: go back when the time is over. Returns the profile that goes back, and the outcome.
+    """Go back if the time of the unconfirmed profile is over. Returns that profile and the outcome, or (None, None).
 
-    A damaged record of the unconfirmed profile is set aside, and the profile stays.
+    corral-confirm.service calls this function. A damaged record of the unconfirmed profile is set aside, and the profile stays.
     """
     if unconfirmed_file.damaged(host):
         said = "is damaged, so the profile to go back to is not known: the node keeps its profile (corral rollback goes back)"

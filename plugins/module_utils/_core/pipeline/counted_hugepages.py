@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Hugepage pools that a kubelet has counted. A tick does not change them: it neither restarts a kubelet nor sets its state files aside."""
+"""Hugepage pools that a kubelet has counted. A tick does not change such a pool: no tick restarts a kubelet or moves its state files."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ..model.values.sizes import page_text
 
 
 def left_to_runs(host: Host, changes: t.Sequence[Change]) -> tuple[list[Change], frozenset[str]]:
-    """The changes of a tick without the steps after which the kubelet would refuse its state file, and the keys of these steps.
+    """The changes of a tick without the steps after which the kubelet would refuse its state file, and the keys of the left-out steps.
 
-    The originals of these keys are kept.
+    The caller keeps the originals of these keys.
     """
     path, counted = kubelet_state.counted(host)
     unfit = {step for change in changes for step in change.steps if counted and makes_unfit(host, step, counted)}
@@ -34,7 +34,7 @@ def left_to_runs(host: Host, changes: t.Sequence[Change]) -> tuple[list[Change],
 
 
 def makes_unfit(host: Host, step: Step, counted: t.Mapping[int, t.Mapping[str, int]]) -> bool:
-    """Whether a pool now has the number of pages that the kubelet counted, and another number after this step."""
+    """Whether a pool has as many pages as the kubelet counted, and the step would change this number."""
     size, node = hugepage_files.pool_of(step.target) or (0, None)
     if step.kind != "pool" or not size or not (step.value or "").isdecimal():
         return False

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Which profile is declared on a node, and which was applied last."""
+"""Which profile is declared on a node, and which profile was applied last."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ WAY_BACK = "run the rollout again, or corral reconcile, which writes it as it wa
 
 
 def applied_already(host: Host, declared: Profile) -> bool:
-    """Whether the profile that was applied last on this node has the same data."""
+    """Whether the profile that was applied last on this node has the same data as ``declared``."""
     return profile.is_data_of(state.applied(host), declared)
 
 
 def goes_back_to(host: Host, declared: t.Optional[Profile]) -> bool:
-    """Whether this profile (None: no profile) is the profile to which the node goes back from an unconfirmed one.
+    """Whether ``declared`` (None: no profile) is the profile to which the node goes back from an unconfirmed profile.
 
-    A run that goes back neither drains the node nor waits until it is Ready: the unconfirmed profile may prevent both.
+    A run that goes back neither drains the node nor waits until the node is Ready: the unconfirmed profile may prevent the drain and the
+    state Ready.
     """
     if not state.there(host, state.UNCONFIRMED):
         return False
@@ -42,7 +43,7 @@ class Damaged(CorralError):
 
 
 def read_declared(host: Host) -> t.Optional[Profile]:
-    """The node's declared profile; None when it has none. Raises CorralError for an invalid profile, Damaged for a lost one."""
+    """The node's declared profile; None if no profile is declared. Raises CorralError if the profile is invalid, Damaged if it is lost."""
     text = state.declared_text(host)
     if text is None:
         lost = why_lost(host)
@@ -59,7 +60,7 @@ def read_declared(host: Host) -> t.Optional[Profile]:
 
 
 def why_lost(host: Host) -> str:
-    """Why the declared profile cannot be read; "" if nothing shows that a profile was declared."""
+    """Why the declared profile's file cannot be read; empty if it is a regular file, or if nothing shows that a profile was declared."""
     if not state.there(host, state.DECLARED):
         return "is gone" if state.there(host, state.APPLIED) or state.has_changed(host) else ""
     other = state.kind(host, state.DECLARED)
@@ -67,7 +68,7 @@ def why_lost(host: Host) -> str:
 
 
 def in_force(host: Host) -> t.Optional[Profile]:
-    """The declared profile, or if its file is damaged the profile applied last; None if no profile is declared. Raises CorralError."""
+    """The declared profile, or the profile applied last if the file is damaged; None if no profile is declared. Raises CorralError."""
     try:
         return read_declared(host)
     except Damaged as error:
@@ -78,13 +79,13 @@ def in_force(host: Host) -> t.Optional[Profile]:
 
 
 def last_good(host: Host) -> tuple[t.Optional[Profile], t.Optional[CorralError]]:
-    """The profile that was applied last (None: no profile), and no error, in the form of declared_or_last_good()."""
+    """The profile that was applied last (None: no profile), and None, in the form of declared_or_last_good(). Raises CorralError."""
     data = state.applied(host)
     return (None, None) if data is None else (profile.parse(data), None)
 
 
 def declared_or_last_good(host: Host) -> tuple[t.Optional[Profile], t.Optional[CorralError]]:
-    """The declared profile and no error; if it is invalid, the profile applied last and the error."""
+    """The declared profile, and None. If the declared profile is invalid: the profile applied last, and the error."""
     try:
         return read_declared(host), None
     except CorralError as error:

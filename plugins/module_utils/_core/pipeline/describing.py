@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The profile that describes a node as it is: parts that would be drift are left out, with the reason."""
+"""The profile that describes a node as it is. A part that would be drift is left out, and a note says why."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..model.values.records import NamedTuple
 from ..reports import change_text
 from . import declared_profile, planning
 
-LINES = 6  # lines of a plan that are shown for one part
+LINES = 6  # the most lines of a plan that are shown for a part
 CHECKED = (
     "The node as it is, by corral profile --from-node. When it was written nothing on the node differed from it:",
     "corral drift --profile FILE checks again. What follows a # without a blank is a part that can be adopted.",
@@ -32,7 +32,7 @@ CHECKED = (
 
 
 class Described(NamedTuple):
-    """``data`` is the profile, ``text`` the profile as YAML with the left-out parts as comments; ``notes`` say why they are left out."""
+    """``data`` is the profile, ``text`` the profile as YAML with the left-out parts as comments; ``notes`` say why parts are left out."""
 
     data: dict[str, t.Any]
     text: str
@@ -87,13 +87,13 @@ def mode_of(host: Host) -> str:
 
 
 def bullets(lines: t.Sequence[str]) -> list[str]:
-    """Lines as a list, cut after LINES lines."""
+    """A list of at most LINES lines, and the number of lines that it leaves out."""
     shown = [f"- {line}" for line in lines[:LINES]]
     return [*shown, f"- and {len(lines) - LINES} more"] if len(lines) > LINES else shown
 
 
 def remarks(host: Host, left: t.Sequence[str]) -> t.Iterator[str]:
-    """Notes for the user about the result as a whole."""
+    """Notes for the user about the whole profile; ``left`` has the changes that the profile would still make."""
     if left:
         yield "not in sync even so: " + "; ".join(left)
     if not mounts.readable(host):
@@ -106,7 +106,7 @@ def remarks(host: Host, left: t.Sequence[str]) -> t.Iterator[str]:
 
 
 def inner_confined(host: Host) -> t.Iterator[tuple[str, frozenset[int]]]:
-    """The units directly in a top-level slice that have a cpuset of their own, and their CPUs; without Corral's slices."""
+    """The units directly in a top-level slice that request CPUs of their own, with these CPUs. Corral's units are left out."""
     for name in cgroup.top_level(host):
         for unit in host.names(f"{cgroup.ROOT}/{name}") if name.endswith(".slice") else ():
             cpus = cgroup.cpu_list(host.read(f"{cgroup.ROOT}/{name}/{unit}/cpuset.cpus"))

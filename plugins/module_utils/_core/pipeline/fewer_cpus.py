@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The running units that get fewer CPUs by a plan. The kernel's rules are applied to its steps, independently of the planner."""
+"""The running units that get fewer CPUs by a plan. The kernel's rules are applied to the plan's steps, independently of the planner."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if t.TYPE_CHECKING:
     from ..host.files import Host
 
 CPUs = frozenset[int]
-UNITS = 12  # services and scopes in a line; containers and guests are all named
+UNITS = 12  # most services and scopes in a line; containers and guests are not limited
 
 
 def notes(host: Host, plan: Plan) -> tuple[str, ...]:
@@ -40,9 +40,9 @@ def notes(host: Host, plan: Plan) -> tuple[str, ...]:
 
 
 def shrunken(host: Host, plan: Plan) -> dict[str, tuple[CPUs, CPUs]]:
-    """The CPUs before and after the plan, by control group, of each service and scope with processes that gets fewer CPUs.
+    """By control group, the CPUs before and after the plan of each service and scope that has processes and gets fewer CPUs.
 
-    The control group of this program is left out: it ends with the program.
+    The control group of this program is left out, since this group ends with the program.
     """
     moving = MovingMachine(cgroup_tree.observe(host).machine)
     for step in steps_in_order(plan.changes):
@@ -51,7 +51,7 @@ def shrunken(host: Host, plan: Plan) -> dict[str, tuple[CPUs, CPUs]]:
     shrunk = {}
     for path in running_names.leaves(host):
         before, after = effective(host, path), moving.bounds[around(path, moving.bounds)].most
-        # A group that loses all CPUs that it requests runs on all CPUs of its slice (cgroup-v2.rst): as many as before, or more.
+        # A control group that loses all requested CPUs runs on all CPUs of its slice (cgroup-v2.rst): as many as before, or more.
         loses = len(after) < len(before) if before & after else bool(before)
         if loses and before - after and not f"{own}/".startswith(f"{path}/"):
             shrunk[path] = (before, after)
@@ -59,14 +59,14 @@ def shrunken(host: Host, plan: Plan) -> dict[str, tuple[CPUs, CPUs]]:
 
 
 def around(path: str, known: t.Container[str]) -> str:
-    """The control group itself, or its nearest ancestor that is ``known``."""
+    """The control group ``path`` if it is ``known``, else its nearest known ancestor."""
     while path and path not in known:
         path = path.rpartition("/")[0]
     return path
 
 
 def effective(host: Host, path: str) -> CPUs:
-    """The effective CPUs of a control group; if it has no cpuset, of its nearest ancestor with a cpuset."""
+    """The effective CPUs of a control group, or of its nearest ancestor with a cpuset if the control group has no cpuset."""
     while path:
         text = host.read(f"{cgroup.ROOT}/{path}/cpuset.cpus.effective")
         if text is not None:
@@ -76,7 +76,7 @@ def effective(host: Host, path: str) -> CPUs:
 
 
 def listed(names: t.Iterable[str]) -> str:
-    """Containers and guests first, all of them; then units, as many as fit a line."""
+    """The names as text: all containers and guests, then at most UNITS units and the number of the other units."""
     ordered = sorted(names)
     inside = [name for name in ordered if name.startswith(("container ", "guest "))]
     units = [name for name in ordered if name not in inside]

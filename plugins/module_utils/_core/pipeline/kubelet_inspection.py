@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""One inspection of a node's kubelet: its configuration in force, whether it would accept its state files, and which CPUs its pods have.
+"""The inspection of a node's kubelet: the configuration in force, the CPUs of pods, and the state files that the kubelet would refuse.
 
 The inspection writes nothing: the state files belong to the kubelet.
 """
@@ -81,7 +81,7 @@ def contradictions(host: Host, config: Config, topology: Topology) -> list[str]:
 
 
 def found_here(host: Host) -> tuple[t.Optional[kubelet_node.Process], kubelet_node.KubeletFiles]:
-    """The kubelet's process, and where its files are. Raises CorralError like inspect()."""
+    """The kubelet's process (None: no process), and the places of its files. Raises CorralError like inspect()."""
     process = kubelet_node.process(host)
     places = kubelet_node.files(host, process)
     if process is None and not is_installed(host, places.root_dir):
@@ -92,17 +92,17 @@ def found_here(host: Host) -> tuple[t.Optional[kubelet_node.Process], kubelet_no
 
 
 def devices(host: Host) -> tuple[StateFile, t.Optional[DeviceState]]:
-    """The state file of the kubelet's device manager, and the devices that it has assigned. Raises CorralError like inspect()."""
+    """The state file of the kubelet's device manager, and the devices that the kubelet has assigned. Raises CorralError like inspect()."""
     return kubelet_state.inspect_devices(host, found_here(host)[1].root_dir)
 
 
 def is_installed(host: Host, root_dir: str) -> bool:
-    """Whether a kubelet is installed: its folder exists and has a file, or there is a unit. A removed kubelet may leave an empty folder."""
+    """Whether a kubelet is installed: its folder has a file, or folder and unit exist. A removed kubelet may leave its folder empty."""
     return host.is_dir(root_dir) and bool(host.names(root_dir) or kubelet_unit.command(host))
 
 
 def running_otherwise(host: Host, config: Config) -> t.Optional[tuple[Difference, ...]]:
-    """The keys whose values in the running kubelet differ from its files and flags; None if the kubelet does not tell."""
+    """The keys whose values in the running kubelet differ from its files and flags; None if the kubelet does not report its values."""
     running = kubelet_api.running_configuration(host, config)
     if running is None:
         return None
@@ -110,7 +110,7 @@ def running_otherwise(host: Host, config: Config) -> t.Optional[tuple[Difference
 
 
 def declared(host: Host, topology: Topology) -> tuple[tuple[Change, ...], t.Optional[Outlook]]:
-    """The kubelet's drift from the declared profile, and what pods may have now and under that profile. No process is started."""
+    """The kubelet's drift from the declared profile, and the resources for pods now and with that profile. No process is started."""
     context = None
     changes: tuple[Change, ...] = ()
     try:
@@ -127,9 +127,9 @@ def declared(host: Host, topology: Topology) -> tuple[tuple[Change, ...], t.Opti
 
 
 def outlook(host: Host, context: t.Optional[Context], topology: Topology) -> t.Optional[Outlook]:
-    """What pods may have of the node before and after a profile; None without a kubelet. No process is started.
+    """The resources that pods may have now and with the context's profile; None without a kubelet. No process is started.
 
-    ``topology`` is used without a context: the node has no profile then.
+    ``topology`` is used if ``context`` is None, since the node has no profile.
     """
     asked = context is not None and context.profile.kubelet is not None
     has_profile = context is not None

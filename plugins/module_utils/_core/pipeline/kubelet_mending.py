@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """Set the kubelet's shared CPUs again for containers that may also run on exclusive CPUs: corral kubelet --mend-shared.
 
-The kubelet itself does this in each reconcile period, but not while it is stopped. Corral's other runs and ticks do not.
+The kubelet corrects such containers in each reconcile period, but not while it is stopped. No other run or tick of Corral corrects them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from . import kubelet_inspection
 
 
 def mend(host: Host) -> list[Mended]:
-    """Set the shared CPUs of the kubelet's state file for each container that strayed. The caller holds the lock.
+    """Set the shared CPUs of the kubelet's state file for each container that may also run on exclusive CPUs. The caller holds the lock.
 
     Nothing is set if the kubelet would refuse to start with one of its state files. Raises CorralError if the node has no kubelet.
     """
@@ -36,10 +36,10 @@ def mend(host: Host) -> list[Mended]:
 
 
 def error_of(host: Host, one: Container, wanted: frozenset[int]) -> str:
-    """Set a container's CPUs. Returns why this failed, or "".
+    """Set the CPUs of the container ``one`` to ``wanted``. Returns the error; an empty string on success.
 
-    The CPUs of a scope are set through systemd, which would otherwise restore the scope's former CPUs. With cgroup v1 they are written
-    directly: systemd accepts AllowedCPUs= there and sets nothing.
+    The CPUs of a scope are set through systemd, which would otherwise restore the scope's former CPUs. With cgroup v1 the CPUs are written
+    directly: on v1 systemd accepts AllowedCPUs= and sets nothing.
     """
     text, unit = cpuset.format(wanted), posixpath.basename(one.path)
     if unit.endswith(".scope") and cgroup.unified(host):

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A run by a module or a command: it is the node's only writer, and when it returns the published files describe the node."""
+"""A run by a module or a command. The run is the node's only writer, and at its end the published files describe the node."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOTHING = Outcome(Plan(None, (), (), frozenset()), (), ())  # the outcome of a r
 
 
 def published_after(host: Host, answer: object) -> None:
-    """Publish the node after a run; if the answer is an outcome, with its changes."""
+    """Publish the state of the node after a run, with the changes of the run if the answer is an outcome."""
     published(host, answer if isinstance(answer, Outcome) else NOTHING)
 
 
@@ -35,7 +35,7 @@ def published_by_work(host: Host, answer: object) -> None:
 
 
 def published_unless_ticked(host: Host, answer: object) -> None:
-    """Publish the node, unless an agent ticks: its next tick publishes, and logs the differences from the present status."""
+    """Publish the state of the node, unless an agent ticks: the next tick publishes, and logs the differences from the present status."""
     if not pause_file.ticks(host):
         published(host, NOTHING)
 
@@ -48,12 +48,13 @@ def locked(
     hint: str = "try again",
     publish: t.Callable[[Host, Answer], object] = published_after,
 ) -> Answer:
-    """Do the work with the node's lock, for which it waits at most ``wait`` seconds; returns what the work returns.
+    """Wait at most ``wait`` seconds for the node's lock, do ``work`` with the lock, and publish. Returns the answer of ``work``.
 
-    Every module and command that writes calls this. The files in /run/corral agree with the node before the lock is released, so the next
-    task reads the result of this run, even before the next tick.
+    Every module and command that writes calls this function. The files in /run/corral agree with the node before the lock is released, so
+    the next task reads the result of this run, even before the next tick.
 
-    Raises CorralError when another run holds the lock for longer (``hint`` says what to do), and on a node that cannot be changed.
+    Raises CorralError when another run holds the lock for longer than ``wait`` (``hint`` says what to do), and on a node that cannot be
+    changed.
     """
     preflight.refuse_node(host)
     lock = Lock(host)
@@ -83,13 +84,13 @@ def locked(
 
 
 def published(host: Host, outcome: Outcome) -> Outcome:
-    """Make the published files agree with the node after a run: status and pools, with an agent the metrics as well.
+    """Make the published files agree with the node after a run: the status and the pools, and the metrics if an agent ticks.
 
     The caller holds the lock. The whole node is observed after each run: the run may have concerned a part of the node, an earlier run may
-    have died before it published, and /run begins empty. A file that agrees is not written. Without a profile there is nothing to publish.
-    The tick publishes and logs the error of a profile that is invalid, does not fit the node, or from which the node went back.
+    have died before it published, and /run is empty after a boot. A file that agrees is not written. Without a profile nothing is
+    published. The tick publishes and logs the error of a profile that is invalid, does not fit the node, or from which the node went back.
     """
-    from . import profile_in_force, tick  # The start of a unit does not load them: it publishes only the pools.
+    from . import profile_in_force, tick  # The start of a unit does not load these modules.
 
     if not host.exists(state.STATE):
         return outcome
@@ -113,12 +114,12 @@ def published(host: Host, outcome: Outcome) -> Outcome:
     ticks = pause_file.ticks(host)
     reported = outcome._replace(remaining=items, error="")  # an undone run is no error of the node
     status = status_file.status(host, context, reported, previous, paused=pause.paused, logged=False)
-    # The tick publishes these errors, since it logs them when they are new. The last error stays while items are left.
+    # Only ticks set these errors, since a tick logs each new error. The status's ``error`` stays while items are left.
     status["pause_error"] = previous.get("pause_error") if ticks else pause.error
     status["metrics_error"] = previous.get("metrics_error") if ticks else None
     if items and not outcome.applied:
         status["error"] = previous.get("error")
-    # A stale status is written again even if it agrees.
+    # A stale status is written again even if it agrees with the node.
     differs = not status_file.same(status, previous) or bool(status_now.stale(host, previous))
     if differs and ticks:  # Without ticks, metrics would soon be outdated.
         now = tick.Tick(previous, False, host.uptime(), pause.paused, status["pause_error"])
@@ -130,7 +131,7 @@ def published(host: Host, outcome: Outcome) -> Outcome:
 def published_pools(host: Host, outcome: Outcome) -> Outcome:
     """Publish the pools after an admission or a release; the next tick publishes the status.
 
-    A unit's start waits for this, so the node is not observed again: the run has made the pools of its plan.
+    A unit's start waits for this function, so the node is not observed again: the run has made the pools of its plan.
     """
     if not outcome.error and outcome.plan.context is not None:
         status_file.publish_pools(host, outcome.plan.context)

@@ -20,7 +20,7 @@ ORDER = 5
 
 
 def items(host: Host) -> tuple[Change, ...]:
-    """An item for each lost file; if another copy has its content, with the step that restores it."""
+    """An item of drift for each lost file, with the step that restores the file if another copy has its content."""
     changes = [*of_copies(host), *of_applied(host)]
     for file in state.FILES:
         if file.told and is_lost(host, file):
@@ -44,7 +44,7 @@ def is_lost(host: Host, file: state.OwnFile) -> bool:
 
 
 def of_applied(host: Host) -> t.Iterator[Change]:
-    """The change that writes the profile applied last again, if only the history still has it."""
+    """The change that writes the profile applied last to its file again, if only the history still has this profile."""
     if state.read_json(host, state.APPLIED) is None:
         kept = state.applied(host)
         if kept is not None:
@@ -53,7 +53,7 @@ def of_applied(host: Host) -> t.Iterator[Change]:
 
 
 def of_copies(host: Host) -> t.Iterator[Change]:
-    """An item for each lost copy, and each copy older than the other, of a file with two copies."""
+    """An item for each copy that is lost or older than the other copy, for the files with two copies."""
     for pair in copies():
         readable = [path for path in pair if state.checked(host, path) is not None]
         if not readable:
@@ -67,12 +67,12 @@ def of_copies(host: Host) -> t.Iterator[Change]:
 
 
 def copies() -> list[tuple[str, ...]]:
-    """The second copy and the file itself, for each file of which a run mends a lost copy. The owners mend the copies of other files."""
+    """The second copy and the file itself, for each file whose lost copy a run restores. Other code restores the other files."""
     return [one.copies[::-1] for one in state.FILES if one.spare == state.BESIDE and one.lost == state.AGAIN]
 
 
 def mended(host: Host, path: str, text: str, how: str) -> Change:
-    """The change that writes a file again."""
+    """The change that writes ``text`` to a file again; ``how`` says why."""
     stored = state.read_json(host, path)
     said = state.wrong(host, path, stored, is_checked=path != state.APPLIED) or "is an earlier one"
     step = make_step.file(path, text, RECORD, ORDER, mode=state.PRIVATE)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Lost originals (the file and its second copy): items of drift for the loss, and for the files and values that a removal leaves."""
+"""Items of drift if both copies of the originals are lost: for the loss, and for the files and values that a removal leaves."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LIVE = {str(kind): row.label for kind, row in KINDS.items() if kind in ("value",
 
 
 def loss(host: Host) -> tuple[Change, ...]:
-    """The item for lost originals; no item if they are readable."""
+    """The item for lost originals; no item if the originals are readable."""
     if not state.originals_lost(host):
         return ()
     return (Change(PROFILE, state.BEFORE, "originals", "lost", "recorded", LOSS, state.BEFORE, (), UNCHANGEABLE),)
@@ -76,7 +76,8 @@ def keys(rows: t.Sequence[t.Any]) -> frozenset[str]:
 def left(host: Host, managers: t.Sequence[str], declared: t.Optional[Plan]) -> tuple[Change, ...]:
     """An item for each file of these managers, and for each live value and mount of the ``declared`` profile's plan.
 
-    The caller knows that the originals are lost. Only the declared profile tells which values Corral has set: without it no value is named.
+    The caller knows that the originals are lost. Only the declared profile tells which values Corral has set: without that profile no value
+    is named.
     """
     files = [path for path in (*OWN, *own_files.under(host)) if is_ours(host, path)]
     named = items([*files, *programs(host)], managers)
@@ -91,7 +92,7 @@ def programs(host: Host) -> list[str]:
 
 
 def live(host: Host, declared: Plan, managers: t.Sequence[str]) -> tuple[Change, ...]:
-    """An item for each kernel value that these managers hold for the profile, and for each of its mounts that is mounted."""
+    """An item for each kernel value that these managers set for the declared profile, and for each mounted mount of that profile."""
     changes = []
     for part in (part for part in declared.parts if part.manager in managers):
         for kind, dummy, target in (key.partition(":") for key in sorted(part.owned)):
@@ -127,7 +128,7 @@ def stays(manager: str, subject: str, what: str, actual: str) -> Change:
 
 
 def is_ours(host: Host, path: str) -> bool:
-    """Whether Corral wrote the file or link at a path: the path, a file's first line, or a link's target or name tells it."""
+    """Whether Corral wrote the file or link at a path: the path, a file's first line, or a link's target or name shows it."""
     if path in OWN_LINKS:
         return host.link(path) == OWN_LINKS[path][0]
     if host.link(path) is not None and path != LAUNCHER:

@@ -32,9 +32,9 @@ def commands(declared: Profile) -> t.Iterator[tuple[str, t.Sequence[str]]]:
 
 
 def problems(host: Host, declared: Profile) -> list[Problem]:
-    """A problem for each command that others than root could change.
+    """A problem for each command that a user other than root could change.
 
-    A profile that is applied already stays in force: its command is refused right before it would run (host/agent/foreign_program.py).
+    A profile that is applied already stays in force: its command is refused right before the run (host/agent/foreign_program.py).
     """
     if declared_profile.applied_already(host, declared):
         return []
@@ -42,13 +42,13 @@ def problems(host: Host, declared: Profile) -> list[Problem]:
 
 
 def notes(host: Host, declared: Profile) -> t.Iterator[str]:
-    """A line for each command of a profile in force that is not run any more."""
+    """A line for each command of the profile in force that Corral does not run any more."""
     for path, word, why in refused(host, declared):
         yield f"{path}: {shown(word)} is not run: {why}"
 
 
 def refused(host: Host, declared: Profile) -> t.Iterator[tuple[str, str, str]]:
-    """Each command that others than root could change: the path of its key, the unsafe word, and why with a command that mends it."""
+    """Each command that a user other than root could change: the path of its key, the unsafe word, and the reason with a remedy."""
     from ..host import trusted_program
 
     for path, command in commands(declared):

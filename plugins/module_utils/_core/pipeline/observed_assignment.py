@@ -40,7 +40,7 @@ def unused(host: Host, context: Context) -> frozenset[str]:
 
 
 def map_in_force(host: Host, context: Context) -> t.Optional[list[str]]:
-    """The map of the CPUs in force; None if it is as the profile declares, or the kernel does not show it."""
+    """The map of the present CPU assignments; None if all are as the profile declares, or the kernel does not show them."""
     now = observe(host, context)
     if now is None:
         return None

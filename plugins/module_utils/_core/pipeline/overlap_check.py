@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Whether a plan would let other processes run on exclusive CPUs: the validator replays its steps on the machine as it is."""
+"""Whether a plan would let other processes run on exclusive CPUs: the validator replays the plan's steps on the machine as it is."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def overlaps(
 ) -> list[Problem]:
     """The problems of the first step that would let other processes run on exclusive CPUs, by the kernel's rule.
 
-    This checks the plans of profiles and removals, and each step of an undo (conflict_with). A slice that keeps its CPUs is exclusive
-    throughout. Any other exclusive slice is exclusive until it is no partition any more. In an undo only the slices ``exclusive_before``
-    keep CPUs.
+    This function checks the plans of profiles and removals, and each step of an undo (applying.conflict_with). A slice that keeps its CPUs
+    is exclusive during all steps. Any other exclusive slice is exclusive as long as it is a partition. In an undo only the slices
+    ``exclusive_before`` keep CPUs.
     """
     if not any(map(validate.moves_cpus, steps)):
         return []
-    if not cgroup.unified(host):  # A plan that moves no CPUs loads neither replay.
+    if not cgroup.unified(host):  # A plan that moves no CPUs loads neither replay nor replay_v1.
         return host.unrecorded(lambda: overlaps_v1(host, plan, steps))
     from ..host import cgroup_tree
     from ..model.plan import replay
@@ -70,10 +70,10 @@ def overlaps(
 
 
 def cpus_still_requested(host: Host, plan: Plan, step: Step, refused: t.Iterable[Step]) -> str:
-    """The units that still request CPUs which this step gives to an exclusive slice, and what to do; "" without such a unit.
+    """The units that still request CPUs which this step gives to an exclusive slice, and what to do; empty without such a unit.
 
-    The ``refused`` steps should have moved these units. overlaps() does not count them, since they had these CPUs before. A slice that was
-    asked to be a partition already has the CPUs that it requests.
+    The ``refused`` steps should have moved these units. overlaps() does not count these units, since they had the CPUs before. A slice that
+    was asked to be a partition already has the CPUs that it requests.
     """
     unit = unit_of_partition(step.target) if step.kind == "partition" else step.target
     if not validate.moves_cpus(step) or step.value == MEMBER or unit not in keep_cpus(host, plan, {unit}):
@@ -92,9 +92,9 @@ def cpus_still_requested(host: Host, plan: Plan, step: Step, refused: t.Iterable
 
 
 def exclusive_before(host: Host, done: t.Sequence[tuple[Original, Step]]) -> t.Optional[frozenset[str]]:
-    """The exclusive slices that requested CPUs before the steps ``done``, if no other top-level control group requested any of them.
+    """The exclusive slices that requested CPUs before the steps ``done``, if no other top-level control group requested any of these CPUs.
 
-    None if these steps move no CPUs, and on cgroup v1.
+    The result is None if these steps move no CPUs, and on cgroup v1.
     """
     if not cgroup.unified(host) or not any(validate.moves_cpus(step) for dummy, step in done):
         return None
@@ -113,9 +113,9 @@ def exclusive_before(host: Host, done: t.Sequence[tuple[Original, Step]]) -> t.O
 
 
 def overlaps_v1(host: Host, plan: Plan, steps: t.Sequence[Step]) -> list[Problem]:
-    """The result of overlaps() on cgroup v1, for the units whose directories the plan writes or holds.
+    """The result of overlaps() on cgroup v1, for the units whose directories the plan writes or owns.
 
-    Without a profile that declares pools, an exclusive directory is exclusive until its own step.
+    Without a profile that declares pools, an exclusive directory is exclusive until the step that changes it.
     """
     from ..host.cpu import cgroup_v1_cpuset
     from ..model.plan import replay_v1
@@ -133,7 +133,7 @@ def overlaps_v1(host: Host, plan: Plan, steps: t.Sequence[Step]) -> list[Problem
 
 
 def granted_nothing(plan: Plan, units: t.AbstractSet[str]) -> frozenset[str]:
-    """Those of the slices ``units`` that have no exclusive CPUs in the checkpoint, the slice of the isolated pool among them."""
+    """The slices of ``units`` that no grant in the checkpoint has; if the plan has no workloads, only the slice of the isolated pool."""
     workloads = plan.context.workloads if plan.context else None
     granted = (
         {grant.slice for grant in workloads.checkpoint.grants if grant.cpus} if workloads else units - {ISOLATED_SLICE}
@@ -144,7 +144,7 @@ def granted_nothing(plan: Plan, units: t.AbstractSet[str]) -> frozenset[str]:
 def keep_cpus(host: Host, plan: Plan, exclusive: t.Iterable[str]) -> set[str]:
     """The slices that have exclusive CPUs once the plan is executed; ``exclusive`` are the exclusive slices that exist.
 
-    A removal ends all grants with the checkpoint, or continues a removal that has ended them.
+    A removal ends all grants with the checkpoint, or continues a removal that has already ended all grants.
     """
     context = plan.context
     if context is not None:

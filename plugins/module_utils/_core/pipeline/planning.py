@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Planning: a profile compiled for the node, and the changes by its managers. Drift is the plan that was not executed."""
+"""Compile a profile for the node, and plan the changes of all managers. Drift is a plan that was not executed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if t.TYPE_CHECKING:
 
 GRANTS = (CPU, WORKLOADS, DEVICES)  # the managers that an admission needs
 KUBELET = kubelet.MANAGER.name
-# These runs restart no kubelet: their pools and grants keep to the CPUs that it reserves now. Other runs plan what the kubelet reserves.
+# These runs restart no kubelet: their pools and grants keep to the CPUs that the kubelet reserves now. Other runs plan the reserved CPUs.
 KEEP_KUBELET = ("tick", "timer", "admission")
 
 
@@ -102,12 +102,12 @@ def with_grants(host: Host, context: Context, request: t.Optional[Request] = Non
 
 
 def configures_kubelet(host: Host, declared: Profile) -> bool:
-    """Whether Corral configures the kubelet: the profile has the section kubelet, or changes by an earlier profile's section are left."""
+    """Whether Corral configures the kubelet: the profile has the section kubelet, or changes by an earlier section kubelet are left."""
     return declared.kubelet is not None or kubelet.is_held(host)
 
 
 def beside_kubelet(host: Host, context: Context) -> Context:
-    """The context with its pools bounded by the CPUs that the node's kubelet reserves now; the same context if no bound is needed."""
+    """The context with its pools within the CPUs that the node's kubelet reserves now; ``context`` itself if no pool has to change."""
     if (
         context.declared_pools is not None
         or context.profile.cpu is None
@@ -119,7 +119,7 @@ def beside_kubelet(host: Host, context: Context) -> Context:
 
     service = other_gc.kubelet(host)
     if service != kubelet_unit.UNIT and (service is not None or not kubelet_unit.is_installed(host)):
-        return context  # Files of a removed kubelet bound no pools, nor does a kubelet within another program.
+        return context  # Neither the files of a removed kubelet nor a kubelet within another program limits the pools.
     from ..host.kubelet import kubelet_cpus
 
     now = context.pools
@@ -145,9 +145,9 @@ def resolve(
 
 
 def plan_grants(host: Host, context: Context) -> Plan:
-    """The plan that makes the profile true, or only the part of the managers in GRANTS. Raises CorralError like plan_profile().
+    """The plan that applies the profile, or only the changes of the managers in GRANTS. Raises CorralError like plan_profile().
 
-    The part of these managers is enough if this profile is applied on the node, and their plan ends no original.
+    The changes of these managers are enough if this profile is already applied on the node and these changes end no original.
     """
     if declared_profile.applied_already(host, context.declared):
         plan = plan_profile(host, context, managers=GRANTS)
@@ -159,13 +159,13 @@ def plan_grants(host: Host, context: Context) -> Plan:
 def plan_profile(
     host: Host, context: Context, *, declare: bool = False, managers: t.Optional[t.Sequence[str]] = None
 ) -> Plan:
-    """The plan that makes the profile true, as far as ``managers`` (None: all of them) plan it.
+    """The plan that applies the profile, with the changes of ``managers`` (None: of all managers).
 
-    With ``declare`` the plan also makes it the node's declared profile. An admission executes nothing of the kubelet's part, so problems of
-    that part refuse no admission.
+    With ``declare`` the plan also makes the profile the node's declared profile. An admission executes no change of the kubelet manager, so
+    problems of that manager refuse no admission.
 
-    Raises CorralError if the profile cannot be applied on this node (a mount's path is taken, a PID budget is exceeded).
-    A profile that is already applied is not refused but reported.
+    Raises CorralError if the profile cannot be applied on this node (a mount's path is taken, a PID budget is exceeded). A profile that is
+    already applied is not refused: its problems are drift.
     """
     names = tuple(registry.FILES) if managers is None else tuple(managers)
     planning = with_work(host, context, names)
@@ -201,12 +201,12 @@ def plan_profile(
 
 
 def with_work(host: Host, context: Context, names: t.Iterable[str]) -> list[str]:
-    """The names without the managers that have nothing to do: a node without workloads, say, does not load their manager."""
+    """The names of the managers that have work to do: a node without workloads, for example, does not load the manager of workloads."""
     found = context.workloads
     gives = found is not None and (found.devices is not None or any(need.workload.containers for need in found.needs))
     idle = set[str]() if found is not None else {WORKLOADS}
     if not (gives or host.exists(state.DEVICES) or state.there(host, state.GRANTS_SPEC)):
-        idle.add(DEVICES)  # No workload has devices or containers, and no files for them are left.
+        idle.add(DEVICES)  # No workload has devices or containers, and no files of grants are left.
     if not (any(one.check for one in context.profile.devices) or state.there(host, state.DEVICE_CHECKS_LOCK)):
         idle.add(CHECKS)
     return [name for name in names if name not in idle]
@@ -216,7 +216,7 @@ def refuse(host: Host, context: Context, parts: t.Mapping[str, Part]) -> None:
     """Raise CorralError with the problems of these parts if the profile is not applied yet."""
     spared = {KUBELET} if context.run == "admission" else set[str]()
     if context.goes_back:
-        # Workloads of the unconfirmed profile that still hold resources are drift then, and so is a kubelet that cannot be changed.
+        # Workloads of the unconfirmed profile with resources, and a kubelet that cannot be changed, are drift here, not a refusal.
         spared |= {WORKLOADS, KUBELET}
     problems = [problem for name, part in parts.items() if name not in spared for problem in part.problems]
     if context.resolved is not None:
@@ -226,7 +226,7 @@ def refuse(host: Host, context: Context, parts: t.Mapping[str, Part]) -> None:
 
 
 def drifted_from(host: Host, applied: object) -> frozenset[tuple[str, str, str]]:
-    """The items by which the node differs from a profile that it has applied (its data); empty if the profile no longer fits."""
+    """The items by which the node differs from its applied profile (``applied`` is the data); empty if that profile no longer fits."""
     try:
         context = compile_profile(host, profile.parse(applied))
         return frozenset(change.item() for change in plan_profile(host, context).changes)
@@ -246,14 +246,14 @@ def plan_agent(
     from ..managers.agent import agent_install
 
     part = agent_install.plan(host, options, core, tag=tag, trigger=trigger)
-    # Only a run that ships the program knows which files are no longer part of it.
+    # Only a run that installs the program knows which files the program no longer has.
     plan = finish(host, None, [part], (agent_install.NAME,) if core is not None else ())
     stale = agent_install.stale_metrics(host, options, "the metrics go elsewhere") if core is not None else ()
     return plan._replace(changes=plan.changes + stale)
 
 
 def plan_removal(host: Host, managers: t.Sequence[str]) -> Plan:
-    """The plan that restores the originals of these managers. If the originals are lost, it names what is left, and changes nothing."""
+    """The plan that restores the originals of these managers. If the originals are lost, the plan only names what is left."""
     from ..host.plan import apply_step
     from . import lost_originals
 
@@ -273,7 +273,7 @@ def plan_removal(host: Host, managers: t.Sequence[str]) -> Plan:
 
 
 def plan_declared(host: Host) -> t.Optional[Plan]:
-    """The plan of the declared profile; None if no profile is declared, or it does not fit the node."""
+    """The plan of the declared profile; None if no profile is declared, or the profile does not fit the node."""
     try:
         declared = declared_profile.read_declared(host)
         return None if declared is None else plan_profile(host, compile_profile(host, declared))
@@ -282,7 +282,7 @@ def plan_declared(host: Host) -> t.Optional[Plan]:
 
 
 def joined(first: Plan, second: Plan) -> Plan:
-    """Two plans as one."""
+    """One plan with the content of two plans."""
     return Plan(
         first.context or second.context,
         first.changes + tuple(change for change in second.changes if change not in first.changes),
@@ -295,7 +295,7 @@ def joined(first: Plan, second: Plan) -> Plan:
 
 
 def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], managers: t.Sequence[str]) -> Plan:
-    """The plan of these parts, which also restores the originals of these managers that no part owns any more."""
+    """The plan of these parts. The plan also restores the originals of ``managers`` that no part owns any more."""
     records, warning = state.records(host)
     obsolete = frozenset(key for part in parts for key in part.gone)
     settled = obsolete.union(*(part.owned for part in parts))
@@ -304,7 +304,7 @@ def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], ma
     dropped = [
         record
         for record in records
-        # An original of a manager that this version lacks is named with the plan of the whole profile.
+        # Only the plan of the whole profile names the originals of managers that this version lacks.
         if (is_whole and record.manager not in registry.names())
         or (
             record.manager in managers
@@ -313,12 +313,12 @@ def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], ma
         )
     ]
     changes = [change for part in parts for change in part.changes]
-    if not set(managers) <= set(GRANTS) and state.there(host, state.RELOAD_DUE):  # A start leaves this to the tick.
+    if not set(managers) <= set(GRANTS) and state.there(host, state.RELOAD_DUE):  # A start does no reload.
         from ..managers.profile import declaration
 
         changes += declaration.reload_due()
     if dropped:
-        from . import restoring_originals  # A tick that drops nothing does not load it.
+        from . import restoring_originals  # A tick that restores no original does not load the module.
 
         restored = restoring_originals.plan(host, dropped, changes, context)
         changes += restored.changes
@@ -326,7 +326,7 @@ def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], ma
         notes += restored.notes
     pools = any(step.kind == "pool" for change in changes for step in change.steps)
     if pools and context is not None and context.in_tick:
-        from . import counted_hugepages  # Few ticks find a pool that differs.
+        from . import counted_hugepages  # Few ticks load the module: only ticks that find a differing pool.
 
         changes, kept = counted_hugepages.left_to_runs(host, changes)
         obsolete -= kept

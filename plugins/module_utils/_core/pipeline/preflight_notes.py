@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """Notes to read before a rollout, for the command line and the modules; the tick makes no notes.
 
-They name other programs that manage the node, resources without a device, programs that are not run, tenants without a workload, and
-services that would have fewer CPUs.
+The notes name other programs that manage the node, resources without a device, commands that Corral does not run, tenants without a
+workload, and services that would have fewer CPUs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from . import named_programs, unfit_affinity
 
 
 def notes(host: Host, context: Context) -> tuple[str, ...]:
-    """All notes, the busy services last."""
+    """All notes. The notes on busy services come last."""
     programs = conflicts.notes(
         context.profile,
         context.pools,
@@ -84,7 +84,7 @@ def tenant_notes(context: Context) -> t.Iterator[str]:
 
 
 def busy_notes(host: Host, context: Context) -> t.Iterator[str]:
-    """A line for each slice that runs on all CPUs and is to be confined to fewer."""
+    """A line for each slice that runs on all CPUs and is to be confined to fewer CPUs."""
     declared = context.profile.cpu
     if declared is None or not cgroup.unified(host):
         return
@@ -93,7 +93,7 @@ def busy_notes(host: Host, context: Context) -> t.Iterator[str]:
         if slices.described(unit) or not cgroup.exists(host, unit) or now.requested or not now.effective:
             continue
         if wanted < now.effective:
-            own = process.own_group(host)  # the session of this run, which ends with it
+            own = process.own_group(host)  # the control group of this program, which ends with the program
             others = [one for one in cpu_usage.of_unit(host, unit) if f"{unit}/{one.name}" != own]
             note = busy_services.note(unit, now.effective, wanted, others)
             if note is not None:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The profile in force on a node: the declared one, unless it is invalid or was not confirmed in time."""
+"""The profile in force on a node: the declared profile, unless this profile is invalid or was not confirmed in time."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if t.TYPE_CHECKING:
 
 
 def read(host: Host) -> tuple[t.Optional[Profile], t.Optional[CorralError]]:
-    """The profile in force, and what is wrong with the declared one.
+    """The profile in force, and the error of the declared profile.
 
-    None without an error: no profile is declared. None with an error: the declared profile must not be applied, and no profile was applied
-    before, or that profile is lost.
+    The profile is None without an error if no profile is declared. The profile is None with an error if the declared profile must not be
+    applied, and no profile was applied before or that profile is lost.
     """
     return instead_of(host, *declared_profile.declared_or_last_good(host))
 
@@ -70,7 +70,7 @@ def refuse_rejected(host: Host, declared: Profile) -> None:
 
 def rejection(host: Host, declared: Profile) -> t.Optional[Rejected]:
     """When and why the node went back from this profile; None if the node did not go back, or if this profile was applied last."""
-    from ..host.agent import unconfirmed_file  # Few nodes load it, and a start waits for it.
+    from ..host.agent import unconfirmed_file  # Few nodes load the module, and a start waits for this import.
     from ..model.status import history
 
     known = unconfirmed_file.rejected(host)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Recording originals: the state of each target that a plan changes for the first time, written before its first step."""
+"""Record originals: write the state of each target that a plan changes for the first time, before the plan's first step."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ VALUE_KINDS: tuple[StepKind, ...] = ("pool", "value")
 
 
 def keep_records(host: Host, records: t.Sequence[Record]) -> None:
-    """Write the originals. Raises CorralError if that fails: then the run does not begin."""
+    """Write the originals. Raises CorralError if this write fails, so that the run does not begin."""
     try:
         state.save_records(host, records)
     except OSError as error:
@@ -43,7 +43,7 @@ def keep_records(host: Host, records: t.Sequence[Record]) -> None:
 
 
 def note_reload(host: Host, steps: t.Iterable[Step]) -> None:
-    """Write the file that says that a daemon-reload is due: it stays if a run of these steps dies before the reload. Errors are ignored."""
+    """Mark by a file that a daemon-reload is due. The file stays if a run of these steps dies before the reload. Errors are ignored."""
     with contextlib.suppress(OSError):
         if any(step.reload for step in steps) and not state.there(host, state.RELOAD_DUE):
             host.write_file(state.RELOAD_DUE, "", state.PRIVATE)
@@ -52,7 +52,7 @@ def note_reload(host: Host, steps: t.Iterable[Step]) -> None:
 def forget_records(host: Host, kept: t.Sequence[Record], untouched: bool) -> tuple[str, ...]:
     """After an undo: record only the originals ``kept``; if the run found the node ``untouched``, delete Corral's state.
 
-    Returns a leftover if that fails. The originals that stay recorded are right: after the undo their targets are as recorded.
+    Returns a leftover if this write fails. The originals that stay recorded are right: after the undo their targets are as recorded.
     """
     try:
         if untouched:
@@ -96,7 +96,7 @@ def new_records(host: Host, plan: Plan, kept: t.Sequence[Record]) -> list[Record
 
 
 def has_original(step: Step, owner: Manager, recorded: t.Container[str], pools: t.Container[str]) -> bool:
-    """Whether the state before a step is to be restored one day. Of hugepage pools, only those of NUMA nodes are (keys: ``pools``)."""
+    """Whether a removal must restore the state before a step. For hugepage pools: only if ``pools`` has the key (pools of NUMA nodes)."""
     return not (
         is_volatile(step, owner)
         or step.value in NEVER_RECORDED
@@ -126,7 +126,7 @@ def is_volatile(step: Step, owner: Manager) -> bool:
 
 
 def taken_with(step: Step, owner: Manager) -> tuple[Step, ...]:
-    """The steps whose originals are recorded with this step: for a drop-in, the unit's live property. A later value is not the original."""
+    """The steps whose originals are recorded with this step: for a drop-in, the unit's live property. A value read later is no original."""
     unit = unit_property.unit_of_dropin(step.target, owner.name) if step.kind == "file" and owner.live else ""
     return (make_step.unit_property(unit, owner.live, "", RELEASE),) if unit else ()
 
@@ -134,8 +134,8 @@ def taken_with(step: Step, owner: Manager) -> tuple[Step, ...]:
 def is_tampering(step: Step, manager: str, recorded: t.Container[str]) -> bool:
     """Whether the step removes a property that was set after Corral's first change of the unit: such a property is no original.
 
-    Without a drop-in of Corral's the property is older: it had the value that the profile wants, and was kept. The slice of an instance
-    has no drop-in, since each start makes the slice.
+    Without a drop-in of Corral's the property is older than that change: the property had the wanted value, and Corral kept it. The slice
+    of an instance has no drop-in, since each start makes the slice.
     """
     key = unit_property.key_of_file(step.target) if step.kind == "file" else ""
     if not key:

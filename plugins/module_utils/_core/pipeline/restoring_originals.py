@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What a plan does with originals that no part owns any more: which are restored, which have to wait, which are named only."""
+"""The originals that no part of a plan owns any more: which of these originals the plan restores, defers, or only names."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SET_AGAIN = "{}: set again since; what was there before Corral is not restored"
 
 
 class Restoration(NamedTuple):
-    """The changes that restore originals or name originals that stay, the keys of the records that end with the plan, and notes."""
+    """``changes`` restore originals, or name originals that stay. ``obsolete`` has the keys of the records that end with the plan."""
 
     changes: tuple[Change, ...] = ()
     obsolete: frozenset[str] = frozenset()
@@ -47,8 +47,8 @@ class Restoration(NamedTuple):
 class CpusLeft(NamedTuple):
     """The CPUs that decide what a unit gets back when its original is restored.
 
-    ``online``: the CPU list for a unit that had no CPU list of its own. ``taken``: the CPUs of exclusive slices.
-    ``soon``: these, and the CPUs that the start of a workload may give to an exclusive slice.
+    ``online``: the CPU list for a unit that had no CPU list of its own. ``taken``: the CPUs of exclusive slices. ``soon``: the CPUs in
+    ``taken``, and the CPUs that the start of a workload may give to an exclusive slice.
     """
 
     online: str
@@ -57,8 +57,8 @@ class CpusLeft(NamedTuple):
 
 
 def cpus_left(host: Host, context: t.Optional[Context]) -> CpusLeft:
-    """The CPUs that exclusive slices of a profile leave to other units; at a removal all CPUs, also offline ones."""
-    # The kernel keeps a unit's last request: without the offline CPUs the unit could not use them once they are online.
+    """The CPUs that exclusive slices of a profile leave to other units; at a removal all CPUs, also offline CPUs."""
+    # The kernel keeps a unit's last request: a unit that does not request the offline CPUs could not use these CPUs once they are online.
     online = (host.read(f"/sys/devices/system/cpu/{'present' if context is None else 'online'}") or "").strip()
     if context is None or context.profile.cpu is None:
         return CpusLeft(online)
@@ -73,8 +73,8 @@ def cpus_left(host: Host, context: t.Optional[Context]) -> CpusLeft:
 def plan(
     host: Host, dropped: t.Sequence[Record], planned: t.Sequence[Change], context: t.Optional[Context]
 ) -> Restoration:
-    """What becomes of the records ``dropped``, which no part owns; ``planned`` are the changes of the parts. The plan of a profile stops
-    no slice with processes.
+    """The restoration of the originals ``dropped``, which no part owns; ``planned`` are the changes of the parts. The plan of a profile
+    stops no slice with processes.
     """
     cpus = cpus_left(host, context)
     known = {step.key for change in planned for step in change.steps if step.kind == "unit"}
@@ -102,14 +102,14 @@ def plan(
 
 
 def is_set_again(host: Host, before: undo.Original) -> bool:
-    """Whether a file of set-property differs from the recorded file: an administrator wrote it after Corral removed the recorded one."""
+    """Whether a file of set-property differs from the recorded file: an administrator wrote it after Corral removed the recorded file."""
     now = host.read(before.target) if unit_property.key_of_file(before.target) else None
     return now is not None and before.value is not None and now != before.value
 
 
 def is_stray(record: Record, online: str) -> bool:
-    """Whether no manager of this version may restore an original: the validator would refuse the whole plan for it."""
-    from ..model.plan import validate  # A tick that drops nothing does not get here.
+    """Whether no manager of this version may restore an original: with a step for such an original the validator refuses the whole plan."""
+    from ..model.plan import validate  # A tick that restores no original does not load the module.
 
     if record.manager not in registry.names() or record.before.kind not in undo.KINDS:
         return True
@@ -136,15 +136,15 @@ def is_restored(host: Host, before: undo.Original) -> bool:
 
 
 def is_busy(host: Host, before: undo.Original) -> bool:
-    """Whether a slice that Corral made cannot be stopped yet: a stop would end the processes in it."""
-    # The agent's slice does not count: a tick runs in it.
+    """Whether a slice that Corral made cannot be stopped yet: a stop would end the processes in the slice."""
+    # The agent's slice does not count: a tick runs in this slice.
     is_slice = before.kind == "unit" and before.target.endswith(".slice") and before.target != AGENT_SLICE
     ours = is_slice and (not is_workloads(before.target) or is_tenants(host, before.target))
     return ours and not before.active and cgroup.populated(host, before.target)
 
 
 def is_tenants(host: Host, unit: str) -> bool:
-    """Whether a slice on the shared pool lies in the slice of a tenant, or is the slice of a tenant and has slices in it."""
+    """Whether a slice on the shared pool lies in the slice of a tenant, or is the slice of a tenant with slices below."""
     return unit.startswith(SHARED_PREFIX) and (unit.count("-") > 1 or bool(cgroup.slices_in(host, unit)))
 
 
@@ -165,13 +165,13 @@ def is_as_before(host: Host, before: undo.Original) -> bool:
         return now.value == before.value
     if before.name == "AllowedCPUs" and is_own(before.target):
         before = before._replace(value=now.value and "", runtime=None)  # Corral's slices do not get earlier CPUs back.
-    # The missing folders (``made``) are compared too: they are the same as then.
+    # This compares the missing folders (``made``) too: these folders are the same as in the record.
     return now == before
 
 
 def is_passed_on(host: Host, before: undo.Original) -> bool:
-    """Whether a child group that is not Corral's passes the controller on to its own children, like a container engine's group: then the
-    kernel does not switch the controller off above it.
+    """Whether a child group that is not Corral's, such as a container engine's group, passes the controller on to its own children: the
+    kernel does not switch off the controller above such a group.
     """
     path = before.target.rpartition("/")[0]
     others = (f"{path}/{name}" for name in host.folders(path) if not is_own(name))
@@ -179,7 +179,7 @@ def is_passed_on(host: Host, before: undo.Original) -> bool:
 
 
 def not_yet_restored(host: Host, changes: t.Iterable[Change]) -> tuple[Change, ...]:
-    """The changes of a removal that still have something to do.
+    """The changes of a removal that still have steps to do.
 
     A removal that is repeated plans all steps again, since systemd may not have read a file yet.
     """
@@ -189,7 +189,7 @@ def not_yet_restored(host: Host, changes: t.Iterable[Change]) -> tuple[Change, .
 
 
 def has_nothing_to_do(host: Host, step: Step) -> bool:
-    """Whether the target of a removal's step already is as the step would leave it."""
+    """Whether the target of a removal's step already has the state that the step would set."""
     if step.kind == "folder":
         return not host.is_dir(step.target) or bool(host.names(step.target))
     if step.kind == "compile":
@@ -202,7 +202,7 @@ def has_nothing_to_do(host: Host, step: Step) -> bool:
     if step.kind in ("unit", "controller", "mount"):
         return not now.active
     if step.kind == "property":
-        if now.runtime is not None:  # The file of set-property --runtime is still there, whatever the kernel has.
+        if now.runtime is not None:  # The file of set-property --runtime still exists and must be removed.
             return False
         if not now.active or apply_step.shows(host, step.target, step.name, step.value or ""):
             return True
@@ -212,7 +212,7 @@ def has_nothing_to_do(host: Host, step: Step) -> bool:
 
 
 def requests_cpus(host: Host, unit: str) -> bool:
-    """Whether a unit requests CPUs, or will do so at its start by a file of set-property --runtime."""
+    """Whether a unit requests CPUs, or will request CPUs at its start by a file of set-property --runtime."""
     return bool(cgroup.cpus(host, unit).requested) or host.exists(control_file(unit, "AllowedCPUs", runtime=True))
 
 
@@ -225,8 +225,8 @@ def requests_more(host: Host, unit: str) -> bool:
 def by_its_file(
     host: Host, change: Change, before: undo.Original, files: t.Mapping[str, t.Optional[str]], taken: frozenset[int]
 ) -> Change:
-    """The change that restores a unit's CPUs; if the unit then has a file of set-property, with the CPUs of that file: systemd 257 reads
-    the file at a daemon-reload, but puts it in force later. ``files`` are restored by the same plan.
+    """The change that restores a unit's CPUs. If the unit then has a file of set-property, the change sets the CPUs of that file: systemd
+    257 reads the file at a daemon-reload, but applies the file's CPUs only later. ``files`` are restored by the same plan.
     """
     file = control_file(before.target, "AllowedCPUs", runtime=False)
     if before.kind != "property" or before.name != "AllowedCPUs" or is_own(before.target):
@@ -236,7 +236,7 @@ def by_its_file(
     if not cpus or cpus & taken or not cpus <= there or not any(step.kind == "property" for step in change.steps):
         return change
     first = make_step.unit_property(before.target, "AllowedCPUs", cpuset.format(cpus), RELEASE)
-    rest = (one for one in change.steps if one.kind != "property")  # Unsetting it would undo the first step.
+    rest = (one for one in change.steps if one.kind != "property")  # Unsetting the property would undo the first step.
     return change._replace(wanted=cpuset.format(cpus), steps=(first, *rest))
 
 
@@ -246,10 +246,10 @@ def restoring(host: Host, record: Record, cpus: CpusLeft) -> Change:
     kind = undo.KINDS[before.kind]
     steps = undo.restore_recorded(before, cpus.online, cpus.taken)
     if before.kind == "property" and before.name == "AllowedCPUs" and not requests_cpus(host, before.target):
-        # Since a boot or its start the unit requests no CPUs. A restore would make it request CPUs, which systemd cannot undo.
+        # The unit requests no CPUs since the boot or its start. A restore would make it request CPUs, and systemd cannot undo a request.
         steps = [step for step in steps if step.kind == "folder"]
     if before.kind == "partition" and requests_more(host, unit_of_partition(before.target)):
-        # From kernel 7.0 on, if another partition ended first, this partition would get the other's CPUs that it requests.
+        # This partition ends first: from kernel 7.0 on, the end of another partition would give this partition the CPUs that it requests.
         steps = [step._replace(order=step.order - 1) for step in steps]
     was = before.value if kind.shown else None
     return Change(

@@ -20,7 +20,7 @@ from .confirming import Terms
 
 
 def left_already(host: Host, only_from: str) -> t.Optional[Profile]:
-    """The profile in force if its hash does not begin with ``only_from``: the node keeps it. None: the node goes back."""
+    """The profile in force, which the node keeps, if the profile's hash does not begin with ``only_from``; None if the node goes back."""
     in_force = state.history(host)[0]
     if not only_from or in_force is None or history.hash_of(in_force.profile).startswith(only_from):
         return None
@@ -35,8 +35,9 @@ def target(host: Host, to: str, only_from: str = "") -> Profile:
 def roll_back(host: Host, to: str, seconds: int = 0, only_from: str = "") -> Outcome:
     """Apply a profile that was applied before, and declare it; the caller holds the lock. ``seconds``: see confirming.Terms.
 
-    If ``to`` is a number, the profiles after the chosen one are forgotten, so that the same number goes further back the next time. If it
-    is a hash, these profiles are kept, and the same hash changes nothing the next time; with ``only_from`` they are forgotten too.
+    If ``to`` is a number, the history forgets the profiles after the chosen profile, so that the same number goes further back the next
+    time. If ``to`` is a hash, the history keeps these profiles, and the same hash changes nothing the next time. With a hash and
+    ``only_from`` the history forgets these profiles too.
     """
     number, past = history.number_of(to), state.history(host)[1]
     stays = left_already(host, only_from)

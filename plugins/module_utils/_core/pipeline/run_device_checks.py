@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Runs the commands of a profile that check devices: by a timer, and before a run or a start that needs a result.
+"""Run the commands of a profile that check devices: in passes of a timer, and before a run or a start that needs a result.
 
-A tick is confined and runs no command: it reads what the timer's passes wrote. A lock keeps a command from running twice at once; no
-command holds the node's lock.
+A tick is confined and runs no command: the tick reads the results that the timer's passes wrote. A separate lock keeps a command from
+running twice at once; no command holds the node's lock.
 """
 
 from __future__ import annotations
@@ -96,9 +96,9 @@ def check_unknown(host: Host, declared: Profile, *, all_again: bool = False, wri
         if all_again:
             log = f"journalctl -u {device_check_units.SERVICE}"
             raise refusal(f"a pass of checks has run for {LOCK_SECONDS:g} s: see {log}")
-        return  # The pass that runs for so long keeps its results, and a tick reads them.
+        return  # The pass that has the lock writes its results, and a tick reads these results.
     new: dict[Key, str] = {}
-    unheard: set[Key] = set()  # Their command did not run: they are unhealthy for this run alone.
+    unheard: set[Key] = set()  # devices whose command did not run: they are unhealthy in this run only
     try:
         # A pass that had the lock may have results by now.
         known = {} if all_again else checked_devices.results(host, resources)
@@ -152,7 +152,7 @@ def check_one(host: Host, resource: Resource, check: Check, device: Device) -> t
 
 
 def last_checked(host: Host) -> dict[Key, float]:
-    """When each device was checked, in seconds of this boot."""
+    """When each device was last checked, in seconds since the boot."""
     data = state.read_json(host, state.DEVICES_CHECKED)
     rows = data.get("checked") if isinstance(data, dict) else None
     checked_at = {}
@@ -173,7 +173,7 @@ def let_go(host: Host, lock: Lock) -> None:
 
 
 def save(host: Host, results: device_checks.Results) -> None:
-    """Keep the results, unless the profile was removed meanwhile."""
+    """Write the results to their file, unless the profile was removed meanwhile."""
     if wanted(host):
         host.write_file(state.DEVICE_CHECKS, state.checked_text(device_checks.to_data(results)), 0o600)
 

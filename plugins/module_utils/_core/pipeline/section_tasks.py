@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Tasks that each declare one part of the node's profile, through the same pipeline.
+"""Tasks of single modules: each task declares one part of the node's profile, through the pipeline of whole profiles.
 
 The profile of all parts is compiled, planned and validated. A task executes its own part of that plan, and the changes of other managers
-that its part needs. It leaves earlier drift of other managers.
+that its part needs. The task leaves earlier drift of other managers as it is.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BOOT_NEEDS_AGENT = (section_patch.HUGEPAGES, section_patch.MOUNT)
 
 
 class Scope(NamedTuple):
-    """The places that a patch owns: files, units and kernel values of a manager. None: all places of the manager."""
+    """The places that a patch owns: files, units and kernel values of a manager. ``places`` None: all places of the manager."""
 
     manager: str
     places: t.Optional[frozenset[str]]
@@ -49,13 +49,13 @@ class Request(NamedTuple):
     declared: t.Optional[Profile]
     wanted: t.Optional[Profile]
     own: str  # the patch's path in the profile
-    lost: bool = False  # the file of the declared profile is damaged: any task writes it again
+    lost: bool = False  # the file of the declared profile is damaged: any task writes the file again
 
 
 def ask(host: Host, patch: SectionPatch) -> Request:
-    """The request of a task on this node. Raises CorralError; its paths are options of the module.
+    """The request of a task on this node. Raises CorralError with options of the module as paths.
 
-    A task does not change a profile that was declared as a whole: it may only declare what that profile declares.
+    A task does not change a profile that was declared as a whole: the task may only declare what that profile declares.
     """
     declared, broken = declared_profile.declared_or_last_good(host)
     lost = isinstance(broken, declared_profile.Damaged)
@@ -90,7 +90,7 @@ def scope_of(patch: SectionPatch) -> Scope:
 
 
 def plan(host: Host, request: Request) -> Plan:
-    """A task's plan. Raises CorralError; its paths are options of the module."""
+    """A task's plan. Raises CorralError with options of the module as paths."""
     if request.wanted is None:
         return narrowing(host, request)(planning.plan_removal(host, registry.of_profile()))
     fresh = not declared_profile.applied_already(host, request.wanted)
@@ -103,7 +103,7 @@ def plan(host: Host, request: Request) -> Plan:
 
 
 def apply(host: Host, request: Request) -> Outcome:
-    """Execute a task's plan; the caller holds the lock. Raises CorralError; its paths are options of the module."""
+    """Execute a task's plan; the caller holds the lock. Raises CorralError with options of the module as paths."""
     narrow = narrowing(host, request)
     if request.wanted is None:
         return applying.remove(host, registry.of_profile(), narrow=narrow)
@@ -115,9 +115,9 @@ def apply(host: Host, request: Request) -> Outcome:
 
 
 def narrowing(host: Host, request: Request) -> t.Callable[[Plan], Plan]:
-    """The function that narrows the node's plan to the task's plan: it drops earlier drift that the patch does not own.
+    """The function that narrows the node's plan to the task's plan: the function drops earlier drift that the patch does not own.
 
-    The removal of the last part removes everything that Corral still holds for the profile.
+    The removal of the last part removes everything that Corral has set for the profile.
     """
     before, ends = plan_before(host, request.declared), not request.patch.present
     if before is None or (request.wanted is None and request.declared is not None):
@@ -148,7 +148,7 @@ def narrowing(host: Host, request: Request) -> t.Callable[[Plan], Plan]:
 
 
 def plan_before(host: Host, declared: t.Optional[Profile]) -> t.Optional[Plan]:
-    """The plan of the node before the task; None if the declared profile is not applied or does not fit: all of it is still to do."""
+    """The plan of the node before the task; None if the declared profile is not applied or does not fit: all changes are still to do."""
     if declared is None:
         return planning.plan_removal(host, tuple(registry.FILES))
     if not declared_profile.applied_already(host, declared):
@@ -174,5 +174,5 @@ def declared(outcome: Outcome) -> bool:
 
 
 def forgotten_at_boot(host: Host, patch: SectionPatch) -> bool:
-    """Whether the pool or mount of a patch is gone after the next boot: only a unit of the agent restores it."""
+    """Whether the pool or mount of a patch is gone after the next boot: no agent is installed, whose unit would restore it."""
     return patch.module in BOOT_NEEDS_AGENT and patch.present and agent_install.installed(host) is None

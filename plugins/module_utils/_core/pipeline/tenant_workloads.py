@@ -55,7 +55,7 @@ def need_of(declared: Profile, workload: Workload, member: t.Optional[Member]) -
 
 
 def tenant_of(declared: Profile, units: UnitSettings, workload: Workload, pattern: str) -> tuple[str, str]:
-    """The tenant of a workload ("" for none), and why the workload cannot be admitted if two tenants claim it."""
+    """The tenant of a workload (empty: no tenant), and why the workload cannot be admitted if two tenants claim it (empty: it can)."""
     by_match = declared_tenant(declared.tenants, workload.match, pattern)
     by_unit = tenants_of_unit(declared.tenants, *units.membership(workload)) if units.decide else []
     tenants = list(dict.fromkeys([*([by_match] if by_match else []), *by_unit]))
@@ -79,7 +79,7 @@ class UnitSettings:
         self.files = systemd.UnitFiles(host, wanted) if wanted else None
 
     def setting(self, workload: Workload, name: str) -> str:
-        """The value of a setting in the unit's files that are not Corral's; "" without a value."""
+        """The value of a setting in the unit's files that are not Corral's; empty without a value."""
         if self.files is None or not workload.is_unit:
             return ""
         rows: list[Setting] = self.files.settings(workload.pattern, name)
@@ -105,7 +105,7 @@ def as_granted(
 ) -> tuple[list[ResourceRequirements], list[str]]:
     """The needs, and a note on each running workload whose tenant has other defaults by now.
 
-    Such a workload keeps the defaults of its admission: a changed limit of a tenant touches nothing that runs.
+    Such a workload keeps the defaults of its admission: a changed limit of a tenant does not change a running workload.
     """
     known = {one.workload: one for one in granted}
     as_declared = {one.name: one for one in workloads}
@@ -133,7 +133,7 @@ def with_earlier_defaults(declared: Profile, workload: Workload, member: Member)
 
 
 def not_raised(listed: t.Iterable[ResourceRequirements], allocated: AllocationResult) -> list[ResourceRequirements]:
-    """The needs; a workload of a tenant whose higher needs were refused has the needs of its grant."""
+    """The needs. If the higher needs of a tenant's workload were refused, the needs of the workload's grant replace them."""
     refused = {one.workload for one in allocated.refusals}
     grants = {one.workload: one for one in allocated.grants if one.member and one.workload in refused}
     result = []

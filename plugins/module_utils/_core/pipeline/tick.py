@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A full tick: observe the node, then correct or report. It runs when something may have changed, and at boot."""
+"""A full tick: observe the node, then correct or report drift. A full tick runs when something may have changed, and at boot."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if t.TYPE_CHECKING:
 
 
 class Tick(NamedTuple):
-    """The state of a tick before it observes the node: the last status, the pause, and when it began (seconds of the boot)."""
+    """The state of a tick before it observes the node: the last status, the pause, and when the tick began (seconds since the boot)."""
 
     previous: dict[str, t.Any]
     at_boot: bool
@@ -48,7 +48,7 @@ class Tick(NamedTuple):
 
 
 def run(host: Host, *, at_boot: bool = False, began: float) -> int:
-    """One pass over the node; the caller holds the lock. If the node cannot be read, the pass only reports this."""
+    """One pass over the node; the caller holds the lock. If the node cannot be read, the pass only reports that error."""
     compile_once(host)
     now = Tick({}, at_boot, began)
     try:
@@ -63,11 +63,12 @@ def look(host: Host, now: Tick) -> int:
     at_boot = now.at_boot
     state.refuse_unreadable(host)
     host.recorded = {}
-    # The boot starts the kubelet after this tick: a wait for it would be in vain. (After a soft reboot KUBELET_DUE may be left.)
+    # The boot starts the kubelet after this tick: a wait for the kubelet would be in vain. (After a soft reboot KUBELET_DUE may be left.)
     if state.there(host, state.KUBELET_DUE) and not at_boot:
         from ..host.kubelet import kubelet_unit
 
-        said = host.unrecorded(lambda: kubelet_unit.start_again(host))  # In audit mode and in a pause as well.
+        # The kubelet is started in audit mode and in a pause as well.
+        said = host.unrecorded(lambda: kubelet_unit.start_again(host))
         if said:
             notice(said, priority=4)
     now = with_pause(host, now)
@@ -93,12 +94,12 @@ def with_unconfirmed(
         host.unrecorded(lambda: host.run("systemctl", "--no-block", "start", agent_units.CONFIRM_SERVICE))
     if found is not None and found.before is None and not at_boot:
         return None, None
-    # At boot ``declared`` is the profile applied last, so it is not refused as rejected. Its pools are there before any unit starts.
+    # At boot ``declared`` is the profile applied last, so this profile is not refused as rejected. Its pools exist before any unit starts.
     return profile_in_force.instead_of(host, declared, broken)
 
 
 def with_pause(host: Host, now: Tick) -> Tick:
-    """The tick with the node's pause. Logs the begin and the end of a pause, and removes the file of a pause whose time is over."""
+    """The tick with the node's pause. This function also logs the begin and the end of a pause, and removes the file of an ended pause."""
     was = now.previous.get("paused")
     if state.there(host, state.PAUSE):
         found = pause_file.tidy(host)
@@ -184,13 +185,13 @@ def enforced(host: Host, declared: Profile, context: Context, plan: Plan, *, tak
 
 
 def converged(host: Host, now: Tick, context: Context, status: Status, outcome: Outcome) -> bool:
-    """Whether the next ticks may be quiet until something changes. Asks for the end of grants whose units nothing needs."""
+    """Whether the next ticks may be quiet until something changes. The function also asks systemd to stop the units of unneeded grants."""
     # A pause ends with the clock, which a quiet tick does not read. While the pause's file has an error, no tick is quiet either.
     found = status["in_sync"] and not outcome.applied and not now.paused and not now.pause_error
     found = found and not status["unconfirmed"]
     if context.workloads is None:
         return found
-    from . import allocate_workloads  # A node without workloads does not load it.
+    from . import allocate_workloads  # A node without workloads does not load the module.
 
     found = found and not allocate_workloads.waits(host, context.grants)
     # A cancelled start changes no file, so a quiet tick would miss it: no tick is quiet until the grant has ended.
@@ -200,7 +201,7 @@ def converged(host: Host, now: Tick, context: Context, status: Status, outcome: 
 def keep_pci_used(host: Host, declared: Profile) -> tuple[bool, tuple[Change, ...]]:
     """Record for the next boot which PCI functions that Corral may bind are in use: see pci_used_before.keep().
 
-    Returns whether the record is current, and an item if it cannot be written; the next tick tries again.
+    Returns whether the record is current, and an item of drift if the record cannot be written; the next tick tries again.
     """
     if not any(one.bind for one in declared.devices):
         return True, ()
@@ -215,7 +216,7 @@ def keep_pci_used(host: Host, declared: Profile) -> tuple[bool, tuple[Change, ..
 
 def take_up(host: Host, declared: Profile, apply: t.Callable[..., Outcome]) -> Outcome:
     """Apply a profile that the node is to confirm by itself."""
-    from . import confirming  # Few ticks get here.
+    from . import confirming  # Few ticks load the module.
 
     return confirming.take_up(host, declared, apply)
 
@@ -229,7 +230,7 @@ def publish(host: Host, now: Tick, status: Status, context: Context, *, keep: bo
 
 
 def write_metrics(host: Host, now: Tick, status: Status) -> None:
-    """Write the metrics if they are due. An error does not fail the tick: it is published, and logged when it is new."""
+    """Write the metrics if they are due. An error does not fail the tick: the error is published, and logged if it is new."""
     before = now.previous
     status["pause_error"], status["metrics_error"] = now.pause_error, before.get("metrics_error")
     # Changed counters alone are no reason to write: each tick that fails counts an error, and would write.
@@ -238,7 +239,7 @@ def write_metrics(host: Host, now: Tick, status: Status) -> None:
     if same and before["time"] // recorded_inputs.METRICS_SECONDS == status["time"] // recorded_inputs.METRICS_SECONDS:
         return
 
-    from ..host.agent import metrics_file  # Once a minute, or if something changed.
+    from ..host.agent import metrics_file  # A tick loads the module once a minute, or if something changed.
 
     said = metrics_file.publish(host, status, now.began)
     if said and said != status["metrics_error"]:
@@ -267,7 +268,7 @@ def broken_profile(error: CorralError) -> Change:
 
 
 def report_error(host: Host, now: Tick, error: t.Optional[CorralError]) -> int:
-    """Publish an error and log it when it is new."""
+    """Publish an error, and log the error if it is new."""
     said = str(error).replace("\n", "; ")
     nothing = Outcome(Plan(None, (), (), frozenset()), (), ())
     status = status_file.status(host, None, nothing, now.previous, error=said, paused=now.paused)
@@ -279,7 +280,7 @@ def report_error(host: Host, now: Tick, error: t.Optional[CorralError]) -> int:
 
 
 def report_unreadable(host: Host, now: Tick, error: Unreadable) -> int:
-    """Publish that the node could not be observed, and log that when it is new. Little is read for this, since a read may fail again."""
+    """Publish that the node could not be observed, and log a new error. This function reads little, since a read may fail again."""
     outcome = Outcome(Plan(None, (), (), frozenset()), (), (applying.unreadable(error),))
     log(outcome, now)
     publish_unreadable(host, outcome, now)

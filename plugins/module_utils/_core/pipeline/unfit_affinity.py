@@ -23,17 +23,17 @@ FAILS = "does not start again (status 215/CPUAFFINITY)"
 
 
 def notes(host: Host, context: Context) -> t.Iterator[str]:
-    """A line for each service with such a setting, and a line if systemd's default is such a setting."""
+    """A line for each service whose CPUAffinity= has no CPU of its pool, and a line if systemd's default has none."""
     if context.profile.cpu is None:
         return
     wanted = slices.wanted_cpus(context.profile.cpu, context.pools, context.grants)
     workloads = [need.workload for need in context.workloads.needs] if context.workloads else []
-    placed = {name for one in workloads for name in (one.pattern, one.template)}  # They move into their own slices.
+    placed = {name for one in workloads for name in (one.pattern, one.template)}  # These units get slices of their own.
     ends = (("", ".service"), ("", ".service.d"))
     units = {name.removesuffix(".d") for base in systemd.LOAD_PATH for name in host.names_like(base, ends)}
     files = systemd.UnitFiles(host, units)
     rows = [(unit, files.settings(unit, SETTING), unit) for unit in sorted(units - placed)]
-    # The default for each service without CPUAffinity=.
+    # systemd's default applies to each service without CPUAffinity=.
     rows.append(("a service without CPUAffinity= of its own", systemd.system_settings(host, SETTING), "any.service"))
     for who, settings, unit in rows:
         cpus = systemd.merged_cpus(settings) if settings else None

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Changes and outcomes as text: plans, drift, the diff of Ansible. No other module renders a change.
+"""Text of changes and outcomes: plans, drift, the diff of Ansible. No other module writes a change as text.
 
 The fleet's report cannot call this module, so Ansible modules return the text with the data: ``text`` of each change.
 """
@@ -26,12 +26,12 @@ MARKS = {UNKNOWN: "?", UNCHANGEABLE: "!"}
 
 
 def line(change: Change) -> str:
-    """One change or drift item on one line, with a mark for its verdict."""
+    """A line for a change or an item of drift, with a mark for its verdict."""
     return f"{MARKS.get(change.verdict, '~')} {described(change)}"
 
 
 def described(change: Change) -> str:
-    """One change or drift item on one line."""
+    """A line for a change or an item of drift, without a mark."""
     values = "" if change.verdict == UNKNOWN else f": {' -> '.join(compared(change.actual, change.wanted))}"
     extra = "" if change.when == "now" else f" [{change.when}]"
     extra += "" if change.disruption == "none" else f" [{change.disruption}]"
@@ -40,12 +40,12 @@ def described(change: Change) -> str:
 
 
 def with_text(change: Change) -> RenderedItem:
-    """A change or drift item as JSON, with its line."""
+    """A change or an item of drift as JSON, with its line as ``text``."""
     return {**change_to_dict(change), "text": line(change)}
 
 
 def recap(changes: t.Sequence[Change], *, done: bool) -> str:
-    """One line that counts a plan: what was or would be changed, and what could not be read."""
+    """A line with the number of changes (``done``: made, else still to be made), and of values that could not be read."""
     differing = [change for change in changes if change.verdict != UNKNOWN]
     unknown = len(changes) - len(differing)
     if not changes:
@@ -65,12 +65,12 @@ def moment(since: float) -> str:
 
 
 def lines(changes: t.Sequence[Change], *, done: bool = False, since: t.Optional[Since] = None) -> list[str]:
-    """A plan or drift report as text, with the time when an item was first seen if ``since`` has it."""
+    """A plan or drift report as text, with the time when an item was first seen if ``since`` has that time."""
     return [*(line(change) + seen(change, since or {}) for change in changes), recap(changes, done=done)]
 
 
 def seen(change: Change, since: Since) -> str:
-    """The end of an item's line: the time when the item was first seen; "" if it is not known."""
+    """The end of an item's line: the time when the item was first seen; empty if the time is not known."""
     first = since.get(change.item())
     return "" if first is None else f" [since {moment(first)}]"
 
@@ -98,7 +98,7 @@ def outcome_data(outcome: Outcome, since: Since) -> Run:
 
 
 def outcome_lines(outcome: Outcome, since: t.Optional[Since] = None) -> list[str]:
-    """An outcome as text, with the time when an item that still differs was first seen if ``since`` has it."""
+    """An outcome as text, with the times in ``since`` when the items that still differ were first seen."""
     shown = lines(outcome.applied, done=True) if outcome.applied or not outcome.remaining else []
     if outcome.remaining:
         shown += ["what still differs:", *lines(outcome.remaining, since=since)]
@@ -139,7 +139,7 @@ def diff(changes: t.Sequence[Change]) -> dict[str, str]:
 
 
 def in_words(change: Change) -> str:
-    """A change, short enough for a comment."""
+    """A change in a few words, for a comment."""
     if change.verdict == UNKNOWN:
         return f"{change.subject} {change.property}: unknown ({change.reason})"
     actual, wanted = compared(change.actual, change.wanted, 80)

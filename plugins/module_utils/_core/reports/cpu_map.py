@@ -70,9 +70,9 @@ def cpu_map(
 def map_in_force(
     topology: Topology, now: t.Mapping[int, Assignment], declared: t.Mapping[int, Assignment]
 ) -> list[str]:
-    """The map with the present assignments of the CPUs; empty if all are as declared.
+    """The map with the present assignments of the CPUs; empty if all assignments are as declared.
 
-    A small letter means that the profile has the CPU in another pool or gives it to another workload. ? is a CPU in no pool.
+    A small letter means that the profile assigns the CPU to another pool or workload. A CPU in no pool has a question mark.
     """
     differs = frozenset(cpu for cpu in topology.online if now.get(cpu) != declared.get(cpu))
     if not differs:
@@ -101,7 +101,7 @@ def map_in_force(
 
 
 def of_owners(owners: t.Mapping[str, frozenset[int]], unused: t.Container[str] = ()) -> str:
-    """The workloads with their CPUs, in brackets; "" without workloads."""
+    """The workloads with their CPUs, in brackets; an empty string without workloads."""
     listed = [
         f"{name} {cpuset.format(cpus)}{' unused' if name in unused else ''}"
         for name, cpus in sorted(owners.items(), key=lambda one: min(one[1]))
@@ -114,7 +114,7 @@ def picture(topology: Topology, letter: t.Callable[[int], str], *, colour: bool 
     """The rows of a map, with the letter of each CPU. A | separates cores that share no L3 cache."""
     most = max((len(core) for core in topology.cores), default=1)
     per_line = min(CORES_PER_LINE, max(1, THREADS_PER_LINE // most))
-    # Bars between caches, and CPU numbers that form no range, make a row wider: then all rows have fewer cores.
+    # Bars between caches, and CPU numbers that form no range, make a row wider. If a row is too wide, all rows get fewer cores.
     while per_line > 1 and max(map(len, rows_of(topology, letter, per_line)), default=0) > COLUMNS:
         per_line //= 2
 
@@ -126,7 +126,7 @@ def picture(topology: Topology, letter: t.Callable[[int], str], *, colour: bool 
 
 
 def rows_of(topology: Topology, letter: t.Callable[[int], str], per_line: int) -> list[str]:
-    """The rows of a map with at most ``per_line`` cores on each."""
+    """The rows of a map, with at most ``per_line`` cores in a row."""
 
     nodes = {node.id: node.cpus for node in topology.numa.values()} or {0: topology.online}
     names = list(topology.sockets)
@@ -150,7 +150,7 @@ def rows_of(topology: Topology, letter: t.Callable[[int], str], per_line: int) -
             drawn = OTHER_CACHE.join(" ".join(group) for group in groups)
             row = f"{name:<8} {drawn}   CPUs {cpuset.format(frozenset().union(*part))}"
             within = sorted({sockets[cpu] for core in part for cpu in core if cpu in sockets})
-            known = [names[one] for one in within if not names[one].startswith("?")]  # "?0": the kernel gives no id
+            known = [names[one] for one in within if not names[one].startswith("?")]  # "?0": unknown id
             where = f"   socket {', '.join(known)}" if len(names) > 1 and known else ""
             rows.append(row + where)
         if not cores:
@@ -159,7 +159,7 @@ def rows_of(topology: Topology, letter: t.Callable[[int], str], per_line: int) -
 
 
 def topology_lines(topology: Topology) -> list[str]:
-    """A machine on a few lines."""
+    """A machine as a few lines of text."""
     per_core = "/".join(str(count) for count in sorted({len(core) for core in topology.cores})) or "?"
     parts = f"sockets   {len(topology.sockets)}   cores {len(topology.cores)}   threads per core {per_core}"
     rows = [

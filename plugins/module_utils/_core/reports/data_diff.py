@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The differences between two JSON documents by path: of two machines, or of one machine at two times."""
+"""The differences between two JSON documents by path. The documents show two machines, or one machine at two times."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from . import value_text
 
 # Keys that are not compared: times, and the version of the JSON.
 MOMENTS = frozenset({"time", "since", "age", "seconds", "last_in_sync", "schema"})
-# The first of these keys that every row of a list has names the rows: rows of the same name are compared.
+# The name of a list's item is the first of these keys that all items of the list have. Items with the same name are compared.
 NAMES = ("host", "name", "id", "subject", "path", "file")
 
 
 @printable_fields("path", "before", "after")
 class Difference(NamedTuple):
-    """A value that differs between two documents; None on the side that does not have the value."""
+    """A value that differs between two documents; ``before`` or ``after`` is None if that document does not have the value."""
 
     path: str
     before: t.Optional[str]
@@ -31,7 +31,7 @@ class Difference(NamedTuple):
 
 
 def differences(before: t.Any, after: t.Any) -> list[Difference]:
-    """The differences in the order of their paths; times do not count."""
+    """The differences in the order of their paths. Times are not compared."""
     first, second = dict(leaves(before, "")), dict(leaves(after, ""))
     paths = sorted({*first, *second})
     return [
@@ -54,7 +54,7 @@ def leaves(data: t.Any, path: str) -> t.Iterator[tuple[str, str]]:
 
 
 def shown_text(text: str) -> str:
-    """A text; in quotes if it would else read like a number, a truth value or null."""
+    """The text, in quotes if the text would otherwise look like a number, a truth value or null."""
     try:
         is_other = json.loads(text) is None or isinstance(json.loads(text), (bool, int, float))
     except (ValueError, RecursionError):
@@ -63,7 +63,7 @@ def shown_text(text: str) -> str:
 
 
 def list_text(data: t.Any) -> str:
-    """A list of ascending numbers as a CPU list, a list of such lists with " | " between them; "" for other data."""
+    """A list of ascending numbers as a CPU list, a list of such lists with " | " between the CPU lists; empty for other data."""
     if isinstance(data, list) and data and all(isinstance(one, list) for one in data):
         texts = [list_text(one) for one in data]
         return " | ".join(texts) if all(texts) else ""
@@ -75,7 +75,7 @@ def list_text(data: t.Any) -> str:
 
 
 def named_rows(data: t.Any) -> list[tuple[str, t.Any]]:
-    """The rows of a list with their names; empty for other data. Equal names are numbered."""
+    """The items of a list with their names; empty for other data or items without names. Equal names are numbered."""
     if not isinstance(data, list) or not data or not all(isinstance(row, dict) for row in data):
         return []
     key = next((name for name in NAMES if all(isinstance(row.get(name), (str, int)) for row in data)), None)
@@ -91,5 +91,5 @@ def named_rows(data: t.Any) -> list[tuple[str, t.Any]]:
 
 
 def lines(found: t.Iterable[Difference]) -> list[str]:
-    """Each difference on one line."""
+    """A line for each difference."""
     return [f"{one.path or 'value'}: {' -> '.join(value_text.compared(one.before, one.after))}" for one in found]

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The devices of a node by resource and who has them, as a table and as JSON data."""
+"""The devices of a node by resource, with the workloads that have the devices, as a table and as JSON data."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def to_data(found: Inventory, grants: t.Sequence[Grant]) -> dict[str, t.Any]:
     }
 
 
-Holders = t.Mapping[str, tuple[str, list[str]]]  # by id of a device: its workload, and the containers that have it
+Holders = t.Mapping[str, tuple[str, list[str]]]  # by device id: the workload and the containers that have the device
 
 
 def holders(grants: t.Iterable[Grant]) -> dict[str, dict[str, tuple[str, list[str]]]]:
-    """The holders of devices, by resource."""
+    """By resource, the workloads and containers that have its devices."""
     found: dict[str, dict[str, tuple[str, list[str]]]] = {}
     for grant in grants:
         for one in grant.devices:
@@ -42,18 +42,18 @@ def holders(grants: t.Iterable[Grant]) -> dict[str, dict[str, tuple[str, list[st
 
 
 def names(found: Inventory, held: t.Iterable[str]) -> list[str]:
-    """The resources to be shown."""
+    """The names of the resources to be shown: the declared resources, then other resources with granted devices."""
     return list(dict.fromkeys([*found.devices, *sorted(held)]))
 
 
 def missing(devices: t.Iterable[Device], held: Holders) -> dict[str, str]:
-    """The devices that workloads have and the node does not, with their holders."""
+    """The ids of devices that workloads have and the node lacks, with the workloads."""
     there = {one.id for one in devices}
     return {name: workload for name, (workload, dummy) in sorted(held.items()) if name not in there}
 
 
 def is_whole(found: Inventory, grants: t.Sequence[Grant]) -> bool:
-    """Whether all devices are healthy, and all granted devices exist. A device that the machine uses counts only if it is granted."""
+    """Whether all devices are healthy, and all granted devices exist. A device that the machine uses counts only if granted."""
     held = holders(grants)
     unhealthy = any(
         one.unhealthy and not (one.in_use and one.id not in held.get(name, ()))
@@ -116,5 +116,5 @@ def lines(found: Inventory, grants: t.Sequence[Grant]) -> list[str]:
 
 
 def holder_text(workload: str, containers: t.Sequence[str]) -> str:
-    """A workload, with the containers that have a device."""
+    """The name of a workload, with its containers that have a device."""
     return f"{workload} ({', '.join(containers)})" if containers else workload

@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """The time when each item of drift was first seen.
 
-The agent's status has these times, and a reboot deletes it. So they are also in a file that survives a reboot. The file
-is written when an item comes or goes; a node in sync has no such file.
+A reboot deletes the agent's status with these times, so a file that survives a reboot has the times too. This file is written when an item
+comes or goes; a node in sync has no such file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LARGEST = 2**40  # all times are smaller
 
 
 def read(host: Host) -> dict[Item, int]:
-    """When each item was first seen (epoch seconds), from the file; rows of another form are left out."""
+    """When each item was first seen (epoch seconds), from the file. Entries of another form are left out."""
     return rows(state.read_json(host, state.SINCE))
 
 
@@ -33,7 +33,7 @@ def rows(data: t.Any) -> dict[Item, int]:
 
 
 def is_row(row: t.Any) -> bool:
-    """Whether JSON data has the form of a row in the file: the three texts of an Item, and a time."""
+    """Whether JSON data has the form of an entry in the file: the three strings of an Item, and a time."""
     return (
         isinstance(row, list)
         and [type(value) for value in row] == [str, str, str, int]
@@ -42,12 +42,12 @@ def is_row(row: t.Any) -> bool:
 
 
 def keep(host: Host, since: t.Mapping[Item, int], unplanned: t.Container[str] = ()) -> None:
-    """Keep only the times of these items in the file; it is written if they differ from its times.
+    """Make the file have exactly the times in ``since``. The file is written only if its times differ.
 
-    A full disk does not stop a tick: the status has the times too, until the next boot.
+    A full disk does not stop a tick: the status has the times as well, until the next boot.
     """
     kept = read(host)
-    # Items of managers that did not plan in this run may still differ.
+    # Items of the managers in ``unplanned``, which did not plan in this run, may still differ.
     since = {**{item: first for item, first in kept.items() if item[0] in unplanned}, **since}
     if since == kept:
         return

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Explanation of a node: each key of the profile with its origin, its effect here, and the key behind each change."""
+"""The explanation of a node: each key of the profile with its origin, the effect of the profile, and the key behind each change."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UNKNOWN_ORIGIN = "-"
 def to_data(
     context: Context, changes: t.Sequence[Change], since: t.Optional[change_text.Since] = None
 ) -> ExplainedPlan:
-    """The explanation as JSON data; ``since`` of a change is null if the change was not seen before."""
+    """The explanation as JSON data. ``since`` of a change is null if no earlier run has seen the change."""
     declared = context.declared
     keys: dict[str, Key] = {
         path: {"value": value, "origin": context.origins.get(path)}
@@ -79,7 +79,7 @@ def asked_by(change: Change, context: Context) -> t.Optional[AskedBy]:
 
 
 def flat(data: t.Mapping[str, t.Any], path: str) -> t.Iterator[tuple[str, t.Any]]:
-    """The leaves of plain data by path."""
+    """The leaves of plain data, each with its path."""
     for name, value in data.items():
         where = join(path, name)
         if isinstance(value, dict) and value:

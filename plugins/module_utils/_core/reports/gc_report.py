@@ -16,13 +16,13 @@ from .text_table import aligned
 
 
 def lines(host: Host) -> list[str]:
-    """The last passes of garbage collection as text; empty without a pass. Drift names what the passes left."""
+    """The last passes of garbage collection as text; empty without a pass. Items of drift name what the passes could not remove."""
     status = state.read_published(host, state.GC_STATUS)
     if status is None:
         return []
     try:
         return lines_of(status, host.now())
-    except (ArithmeticError, LookupError, TypeError, ValueError):  # a number can be larger than any time
+    except (ArithmeticError, LookupError, TypeError, ValueError):  # A number can be too large for a time.
         return [f"gc: {state.GC_STATUS} is not as Corral wrote it: the next pass replaces it"]
 
 
@@ -58,10 +58,10 @@ def last_pass(part: t.Mapping[str, t.Any], disk: t.Mapping[str, t.Any], now: flo
 
 
 def failed(part: t.Mapping[str, t.Any]) -> str:
-    """The number of storages that could not be read; the items of drift name them and the reasons."""
+    """The number of storages that could not be read. Items of drift name these storages and the reasons."""
     return f"{len(part['errors'])} failed"
 
 
 def ago(part: t.Mapping[str, t.Any], now: float, said: str) -> str:
-    """When the last pass was, and its result."""
+    """A text with the age of the last pass, and its result ``said``."""
     return f"{max(int(now - part['time']), 0)} s ago: {said}"

@@ -27,14 +27,14 @@ table { border-collapse: collapse; } th, td { text-align: left; padding: .2rem .
 
 
 class Part(NamedTuple):
-    """A part of the page: its heading and what is below it, as HTML."""
+    """A part of the page, as HTML: its heading, and the content below the heading."""
 
     heading: str
     content: str
 
 
 def page(title: str, summary: t.Sequence[str], parts: t.Sequence[Part]) -> str:
-    """The page: the lines of the summary, then the parts that have a content."""
+    """The HTML page: the lines of the summary, then each part that has content."""
     sections = [
         f'<section aria-label="{escaped(part.heading)}">\n<h2>{escaped(part.heading)}</h2>\n{part.content}\n</section>'
         for part in parts
@@ -64,7 +64,7 @@ def page(title: str, summary: t.Sequence[str], parts: t.Sequence[Part]) -> str:
 
 
 def listed(lines: t.Sequence[str], kind: str = "") -> str:
-    """Lines as an HTML list; "" without lines."""
+    """Lines as an HTML list; an empty string without lines."""
     if not lines:
         return ""
     rows = "\n".join(f"<li><code>{escaped(line)}</code></li>" for line in lines)
@@ -72,7 +72,7 @@ def listed(lines: t.Sequence[str], kind: str = "") -> str:
 
 
 def table(head: t.Sequence[str], rows: t.Sequence[t.Sequence[str]], caption: str) -> str:
-    """A table with a caption, whose first column names the row; "" without rows."""
+    """An HTML table with a caption; an empty string without rows. The first column names the row."""
     if not rows:
         return ""
     columns = "".join(f'<th scope="col">{escaped(name)}</th>' for name in head)

@@ -42,7 +42,7 @@ if t.TYPE_CHECKING:
 
 
 def to_data(found: Inspection, mended: t.Sequence[str] = ()) -> KubeletReport:
-    """The inspection as JSON, with the lines about ``mended`` containers."""
+    """The inspection as JSON, with the lines of mended_lines() as ``mended``."""
     settings = found.config.settings()
     return {
         "schema": SCHEMA,
@@ -86,18 +86,18 @@ def file_data(one: StateFile) -> KubeletFile:
 
 
 def setting_data(found: Inspection, one: Setting) -> KubeletSetting:
-    """A key as JSON. ``since``: the last change of the file that sets the key, or the start of the process with its flag."""
+    """A configuration key as JSON. ``since``: the last change of the file that sets the key, or the start of the process with its flag."""
     since = found.began if one.origin.startswith("--") else found.changed.get(one.origin)
     return {"value": one.value, "origin": one.origin, "since": int(since) if since else None}
 
 
 def difference_data(one: Difference) -> KubeletDifference:
-    """A key that has another value in the running kubelet, as JSON."""
+    """A key whose value in the running kubelet differs from its files and flags, as JSON."""
     return {"key": one.key, "running": one.wanted, "configured": one.actual, "origin": one.origin}
 
 
 def mended_lines(mended: t.Iterable[Mended]) -> list[str]:
-    """A line for each container: its CPUs before and after, or why they could not be set."""
+    """A line for each container: its CPUs before and after, or why the CPUs could not be set."""
     return [
         f"{one.container.pod_name} {one.container.name}: "
         + (one.error or f"CPUs {cpuset.format(one.container.cpus)} -> {cpuset.format(one.wanted)}")
@@ -106,7 +106,7 @@ def mended_lines(mended: t.Iterable[Mended]) -> list[str]:
 
 
 def amounts(found: Inspection) -> list[tuple[Amount, t.Optional[Amount]]]:
-    """Each resource now, and once the profile is applied (None: the profile does not tell)."""
+    """The amount of each resource now, and the amount after the profile is applied (None: not known)."""
     if found.outlook is None:
         return []
     then = {one.resource: one for one in found.outlook.then or ()}
@@ -114,7 +114,7 @@ def amounts(found: Inspection) -> list[tuple[Amount, t.Optional[Amount]]]:
 
 
 def amount_data(now: Amount, then: t.Optional[Amount]) -> KubeletAmount:
-    """A resource as JSON."""
+    """The amounts of a resource as JSON."""
     return {
         "resource": now.resource,
         "capacity": now.text(now.capacity),
@@ -179,7 +179,7 @@ def lines(found: Inspection) -> list[str]:
 
 
 def configuration_lines(found: Inspection) -> list[str]:
-    """The process, the problems of its configuration, and the keys that a file or a flag sets."""
+    """Lines on the kubelet's process, the problems of its configuration, and the keys that a file or a flag sets."""
     said = [f"kubelet: process {found.pid}" if found.pid else "kubelet: does not run"]
     said += [f"{path} was changed after the running kubelet began: restart it to have it read" for path in found.newer]
     said += [
@@ -195,7 +195,7 @@ def configuration_lines(found: Inspection) -> list[str]:
 
 
 def assignment_lines(found: Inspection) -> list[str]:
-    """The state files, and the CPUs and devices that they assign."""
+    """Lines on the state files, and on the CPUs and devices that these files assign."""
     said = ["", "state files:", *(f"  {line}" for line in aligned([(one.path, of_file(one)) for one in found.files]))]
     if found.cpus is not None:
         said += ["", *assignments(found.cpus)]
@@ -205,7 +205,7 @@ def assignment_lines(found: Inspection) -> list[str]:
 
 
 def finding_lines(found: Inspection) -> list[str]:
-    """The findings. If the CPU assignments cannot be read, a line says that it is unknown whether something is wrong."""
+    """A line for each finding. If the CPU assignments cannot be read, a line says that some findings are unknown."""
     unread = [one.path for one in found.refusals if found.cpus is None and one.path.endswith("/cpu_manager_state")]
     unknown = [f"unknown whether assignments leak or CPUs overlap: {path} cannot be read" for path in unread]
     return [dated_text(found, one) for one in found.findings] + unknown
@@ -217,7 +217,7 @@ def drift_text(found: Inspection, one: Change) -> str:
 
 
 def sizing_rows(found: Inspection) -> list[tuple[str, str, str]]:
-    """Each resource with the amount that pods may have, and that amount under the declared profile if it differs."""
+    """Each resource with the amount that pods may have, and the amount by the declared profile if that amount differs."""
     rows = []
     for now, then in amounts(found):
         changes = then is not None and then.allocatable != now.allocatable
@@ -236,7 +236,7 @@ def of_file(one: StateFile) -> str:
 
 
 def assignments(state: CpuState) -> list[str]:
-    """The shared CPUs, and the exclusive CPUs of pods and containers."""
+    """Lines on the shared CPUs, and on the exclusive CPUs of pods and containers."""
     rows = [("shared", cpuset.format(state.default) or "none", "")]
     rows += [("pod", cpuset.format(own), pod) for pod, own in sorted(state.pods.items())]
     rows += [
@@ -248,7 +248,7 @@ def assignments(state: CpuState) -> list[str]:
 
 
 def device_assignments(entries: t.Iterable[DeviceEntry]) -> list[str]:
-    """A line for each resource of a container: the devices with their NUMA nodes."""
+    """A line for each container and resource: the assigned devices with their NUMA nodes."""
     rows = []
     for one in sorted(entries, key=lambda one: (one.resource, one.pod, one.container)):
         own = [f"{name} (NUMA node {node})" if node >= 0 else name for node, ids in one.devices.items() for name in ids]

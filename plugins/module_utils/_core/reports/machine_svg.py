@@ -20,7 +20,7 @@ from ..model.values.records import NamedTuple
 from .cpu_map import LETTERS
 
 THREAD, GAP, HEAD = 30, 6, 18  # pixels: the side of a thread, the gap between boxes, the height of a box's title
-PER_ROW = 8  # cores in a cache's box
+PER_ROW = 8  # cores in a row of a cache's box
 MOST_WIDE = 1100
 # White text on each colour of a thread has a contrast of at least 4.5 (WCAG 2.2, 1.4.3).
 STYLE = """\
@@ -33,7 +33,7 @@ STYLE = """\
 
 
 class Box(NamedTuple):
-    """A drawn part: its size in pixels, and the function that draws it at a position (x, y)."""
+    """A part of the drawing: its size in pixels, and a function that draws the part at a position (x, y)."""
 
     width: int
     height: int
@@ -47,7 +47,7 @@ def drawing(
     *,
     title: str = "CPUs of the machine",
 ) -> str:
-    """The drawing. A thread whose assignment differs from the declared one has a frame, and both assignments in its title.
+    """The SVG text. A thread whose assignment differs from the declared assignment has a frame, and both assignments in its title.
 
     Without assignments the drawing shows only the machine.
     """
@@ -92,7 +92,7 @@ def drawing(
 
 
 def named(assignment: t.Optional[Assignment]) -> str:
-    """An assignment in words."""
+    """The text of an assignment."""
     if assignment is None:
         return "in no pool"
     return f"{assignment.pool}, workload {assignment.owner}" if assignment.owner else assignment.pool
@@ -158,7 +158,7 @@ def sockets(topology: Topology) -> list[tuple[str, frozenset[int]]]:
 
 
 def node_title(topology: Topology, number: int) -> str:
-    """A NUMA node with its memory and hugepages."""
+    """The title of a NUMA node, with its memory and hugepages."""
     node = topology.numa.get(number)
     if node is None:
         return f"NUMA node {number}"
@@ -186,7 +186,7 @@ def framed(title: str, inner: Box, kind: str = "box", pad: int = GAP) -> Box:
 
 
 def beside(boxes: t.Sequence[Box], gap: int, per_row: t.Optional[int] = None) -> Box:
-    """Boxes in rows: ``per_row`` of them in each, with 0 as many as fit, with None all."""
+    """A box that has ``boxes`` in rows. ``per_row`` is the number of boxes in a row (0: as many as fit, None: all)."""
     placed: list[tuple[int, int, Box]] = []
     x = y = high = width = count = 0
     for box in boxes:

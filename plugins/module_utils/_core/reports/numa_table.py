@@ -18,7 +18,7 @@ if t.TYPE_CHECKING:
 
 
 def rows(topology: Topology) -> list[NumaNode]:
-    """The NUMA nodes in the order of their numbers; memory is null if the kernel does not report it."""
+    """The NUMA nodes in the order of their numbers. The memory is null if the kernel does not report the memory."""
     return [
         {
             "node": node.id,

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A plan by the keys of the profile: each edited key with the changes on the node that follow from it.
+"""A plan by the keys of the profile: each edited key with the changes on the node that follow from this key.
 
-A change that the profile applied before would make as well is drift. A change of one of Corral's own units follows from no key, and is not
-drift: another release of the collection writes other units.
+A change is drift if the profile that was applied before would make the same change. A change of one of Corral's own units follows from no
+key, and is not drift: another release of the collection writes other units.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if t.TYPE_CHECKING:
     from ..model.status.json_shapes import EditedKey
 
 HARMLESS: Disruption = "none"
-ITEM = re.compile(r"([a-z]+)\[([0-9]+)\]")  # an item of a list of the profile, which may have a name
+ITEM = re.compile(r"([a-z]+)\[([0-9]+)\]")  # An item in a list of the profile. The item may have a name.
 OWN_UNIT = re.compile(rf"{ETC}/corral-[a-z@-]+\.(service|timer)")
 Kind = t.Literal["edited", "first", "drift", "own"]
 
@@ -40,8 +40,8 @@ def of_plan(
 ) -> list[EditedKey]:
     """The edited keys in the order of their paths with the lines of their changes, then drift and Corral's own units.
 
-    ``applied`` is the data of the profile that was applied before. If it is None, each section is one entry.
-    ``drifted`` has the items (Change.item) by which the node differs from that profile.
+    ``applied`` is the data of the profile that was applied before. If ``applied`` is None, each section is one entry. ``drifted`` has the
+    items (Change.item) by which the node differs from that profile.
     """
     declared = profile.to_data(context.declared)
     after = compose.leaves_of(declared)
@@ -60,7 +60,7 @@ def of_plan(
 
 
 def by_name(path: str, data: t.Mapping[str, t.Any]) -> str:
-    """A path with an item's name in place of its number (``workloads[lane].hold``): items are the same in any order."""
+    """A path with an item's name in place of its number (``workloads[lane].hold``), so that the order of items does not matter."""
     found = ITEM.match(path)
     if found is None:
         return path
@@ -70,12 +70,12 @@ def by_name(path: str, data: t.Mapping[str, t.Any]) -> str:
 
 
 def key_of(change: Change, context: Context) -> str:
-    """The key or section that a change follows from; "" if it follows from no key."""
+    """The key or section from which a change follows; empty if the change follows from no key."""
     return registry.manager(change.manager).key_of(change, context.declared) or ""
 
 
 def entry(kind: Kind, key: str, before: t.Any, after: t.Any, path: str, context: Context) -> EditedKey:
-    """The entry of an edited key, without changes. ``path`` is the key as the profile has it; the origins are by this path."""
+    """The entry of an edited key, without changes. ``path`` is the key's path in the profile, by which the origins are stored."""
     origin = compose.origin_of(path, context.origins) if context.origins else ""
     return {
         "kind": kind,
@@ -94,7 +94,7 @@ def filled(
     keys: t.Sequence[str],
     drifted: t.Container[tuple[str, str, str]],
 ) -> list[EditedKey]:
-    """The entries with their changes, then an entry for drift and an entry for Corral's own units, if these have changes."""
+    """The entries with their changes, then an entry for drift and an entry for Corral's own units, if these two have changes."""
     drift, own = without_key("drift"), without_key("own")
     for change, key in zip(changes, keys):
         if change.item() in drifted:
@@ -117,7 +117,8 @@ def without_key(kind: Kind) -> EditedKey:
 def nearest(entries: t.Sequence[EditedKey], key: str) -> t.Optional[EditedKey]:
     """The entry of a key, else of the nearest key above or below it, else of a key in its section, else the first entry.
 
-    A change may follow from several keys, also of other sections (isolated CPUs move when more are reserved); it is shown once.
+    A change may follow from several keys, also of other sections (isolated CPUs move if more CPUs are reserved). Such a change is shown
+    once.
     """
 
     def rank(one: EditedKey) -> tuple[bool, bool, bool, int]:
@@ -129,5 +130,5 @@ def nearest(entries: t.Sequence[EditedKey], key: str) -> t.Optional[EditedKey]:
 
 
 def is_within(path: str, above: str) -> bool:
-    """Whether the key ``path`` lies below the key ``above``; "" is no key."""
+    """Whether the key ``path`` lies below the key ``above``; False if ``above`` is empty."""
     return bool(above) and path.startswith((f"{above}.", f"{above}["))

@@ -42,7 +42,7 @@ if t.TYPE_CHECKING:
     )
     from ..model.values.vocabulary import Mode
 
-# The fields that are read from the previous status, with their shapes: see built_as().
+# Shapes of the fields that Corral reads from the previous status: see built_as().
 ITEM = {
     **dict.fromkeys(("manager", "subject", "property", "verdict", "reason", "location", "when", "disruption"), str),
     **dict.fromkeys(("actual", "wanted"), (str, None)),
@@ -64,7 +64,7 @@ LARGEST = 2**40  # all numbers in a status are smaller
 
 
 def last_status(host: Host) -> dict[str, t.Any]:
-    """The status that was published last; empty if there is no status, or if it is not as Corral writes it."""
+    """The status that was published last; empty without a status, or if the status has another form than Corral writes."""
     status = state.read_published(host, state.STATUS)
     return t.cast("dict[str, t.Any]", status) if built_as(status, BUILT_UPON) else {}
 
@@ -94,9 +94,9 @@ def status(
 ) -> Status:
     """The data of /run/corral/status.json. ``since`` of an item is kept for as long as the item stays.
 
-    ``logged``: the caller (a tick) writes a journal line for each new item; else the items without a line are marked.
+    ``logged``: the caller (a tick) writes a journal line for each new item. Otherwise new items are marked as not logged.
 
-    Without a context nothing was observed: then counts are null, not zero.
+    Without a context the node was not observed, so counts are null, not zero.
     """
     since = drift_since.known(host, previous) if outcome.remaining and context else {}
     now = int(host.now())
@@ -113,7 +113,7 @@ def status(
     ]
     seen = Seen() if context is None else seen_of(host, context, outcome.remaining)
     totals, options = previous.get("totals", {}), agent_install.installed(host) if context or error else None
-    # After a failed read little more is read; and an agent whose file is lost still runs with its interval.
+    # The interval stays as before after a failed read, and for an agent that runs although its file is lost.
     as_before = not (context or error) or (options is None and pause_file.ticks(host))
     last: LastChanged = {"time": now, "changes": [change_to_dict(change) for change in outcome.applied]}
     return {
@@ -151,7 +151,7 @@ def status(
 
 
 class Seen(NamedTuple):
-    """The part of a status about the node and its profile; empty if the node was not observed."""
+    """The fields of a status about the node and its profile; all are None if the node was not observed."""
 
     name: t.Optional[str] = None
     mode: t.Optional[Mode] = None
@@ -163,7 +163,7 @@ class Seen(NamedTuple):
 
 
 def seen_of(host: Host, context: Context, remaining: t.Sequence[Change]) -> Seen:
-    """The part of a status about an observed node and its profile."""
+    """The fields of a status about an observed node and its profile."""
     return Seen(
         context.profile.name,
         context.profile.mode,
@@ -182,7 +182,7 @@ def logged_items(previous: t.Mapping[str, t.Any]) -> set[tuple[str, str, str]]:
 
 
 def unconfirmed(host: Host) -> t.Optional[RenderedUnconfirmed]:
-    """The profile that waits to be confirmed."""
+    """The profile that waits for a confirmation; None without such a profile."""
     if not state.there(host, state.UNCONFIRMED):
         return None
     from ..host.agent import unconfirmed_file
@@ -193,7 +193,7 @@ def unconfirmed(host: Host) -> t.Optional[RenderedUnconfirmed]:
 def enforcement(host: Host, context: Context, remaining: t.Sequence[Change]) -> t.Optional[str]:
     """Whether the kernel keeps other processes off isolated and exclusive CPUs, and why not; None without such CPUs.
 
-    If the kernel does not, only the slices that the profile names are kept off these CPUs.
+    If the kernel does not, Corral keeps only the slices that the profile names off these CPUs.
     """
     cpu = context.profile.cpu
     if cpu is None or not (context.pools.isolated or context.pools.exclusive):
@@ -207,13 +207,13 @@ def enforcement(host: Host, context: Context, remaining: t.Sequence[Change]) -> 
 
 
 def lacking_partitions(host: Host, context: Context, remaining: t.Sequence[Change]) -> dict[str, str]:
-    """The slices that should be partitions and are not, and why."""
+    """The slices that should be partitions and are no partitions, each with the reason."""
     lacking = {one.subject: one.reason for one in remaining if one.property == partitions.PROPERTY}
     return {**lacking, **cpu_manager.refused_for_boot(host, context)}
 
 
 def in_force(host: Host, context: Context, remaining: t.Sequence[Change]) -> t.Optional[dict[str, str]]:
-    """The slices that are partitions, each with its kind, for later comparison with the kernel; None without them."""
+    """The slices that are partitions, each with its kind, for a later comparison with the kernel; None without partitions."""
     cpu = context.profile.cpu
     if cpu is None or not cgroup.unified(host):
         return None
@@ -233,7 +233,7 @@ def workload_rows(context: t.Optional[Context]) -> t.Optional[list[Workload]]:
 
 
 def budget(context: t.Optional[Context]) -> t.Optional[dict[str, Budget]]:
-    """How much of the node is granted; None on a node without workloads."""
+    """By resource, how much of the node is granted; None on a node without workloads."""
     if context is None or context.workloads is None:
         return None
     from . import workload_table
@@ -251,7 +251,7 @@ def tenant_rows(context: t.Optional[Context]) -> t.Optional[list[Tenant]]:
 
 
 def counts(changes: t.Sequence[Change]) -> dict[str, Verdicts]:
-    """The number of items of each manager by verdict, zeros included."""
+    """By manager and verdict, the number of items, zeros included."""
     found: dict[str, Verdicts] = {
         manager: {"drift": 0, "unchangeable": 0, "unknown": 0} for manager in registry.names()
     }
@@ -274,7 +274,7 @@ def hugepage_rows(host: Host, context: Context) -> list[Hugepages]:
 
 
 def same(status: Status, previous: t.Mapping[str, t.Any]) -> bool:
-    """Whether a status is the same as the previous status, apart from the times at which they were made."""
+    """Whether a status is the same as the previous status, apart from the times of the two."""
     moving = {"time": 0, "time_since_boot": 0}
     return text_of({**status, **moving}) == text_of({**previous, **moving})
 
@@ -297,7 +297,7 @@ def publish(
     if write_status:
         host.write_file(state.STATUS, text_of(status))
     if context is None:
-        return False  # The node was not observed: items that differed may still differ.
+        return False  # The node was not observed: the items in the file may still differ.
     drift_since.keep(
         host, {(one["manager"], one["subject"], one["property"]): one["since"] for one in status["items"]}, unplanned
     )

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The published status as it holds now: judged by its age, and by the partitions that the kernel shows."""
+"""The published status, judged again now: by its age, and by the partitions that the kernel shows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from . import status_file
 
 
 def look_of(status: t.Mapping[str, t.Any]) -> Look:
-    """The look at the node from which a status was made."""
+    """The observation of the node (Look) from which a status was made."""
     since_boot, interval = (status.get(key) for key in ("time_since_boot", "interval"))
     return Look(
         int(status["time"]),
@@ -33,7 +33,7 @@ def look_of(status: t.Mapping[str, t.Any]) -> Look:
 
 
 def clocks(host: Host) -> tuple[float, float]:
-    """The time and the seconds since the boot. For a copy of a machine the seconds are from its /proc/uptime; infinite without it."""
+    """The time and the seconds since the boot. For a machine's copy the seconds are from its /proc/uptime; infinite without this file."""
     if host.answers:
         return host.now(), host.uptime()
     words = (host.read("/proc/uptime") or "").split()
@@ -41,18 +41,18 @@ def clocks(host: Host) -> tuple[float, float]:
 
 
 def stale(host: Host, status: t.Mapping[str, t.Any]) -> str:
-    """Why the status is too old to describe the node now; "" for a status that is not too old."""
+    """Why the status is too old to describe the node now; empty if the status is not too old."""
     return freshness.stale(look_of(status), *clocks(host), lambda: agent_now.ask(host))
 
 
 def age(host: Host, status: t.Mapping[str, t.Any]) -> t.Optional[int]:
-    """Seconds since the look; None if they are not known."""
+    """Seconds since the observation of the status; None if the time is not known."""
     seconds = freshness.age(look_of(status), *clocks(host))
     return None if seconds is None or seconds == float("inf") else int(seconds)
 
 
 def judged(host: Host, status: dict[str, t.Any]) -> dict[str, t.Any]:
-    """The status as it holds now: ``stale``, ``in_sync`` and ``exclusive`` are judged anew."""
+    """The status with the present values of ``stale``, ``in_sync`` and ``exclusive``."""
     why, lost = stale(host, status), lost_partitions(host, status)
     said = status.get("exclusive")
     gone = "".join(f", but not {unit}: {reason or 'its control group is gone'}" for unit, reason in lost.items())
@@ -65,7 +65,7 @@ def judged(host: Host, status: dict[str, t.Any]) -> dict[str, t.Any]:
 
 
 def lost_partitions(host: Host, status: t.Mapping[str, t.Any]) -> dict[str, str]:
-    """The slices that are no longer the kind of partition in the status, with what the kernel shows now ("": no such slice)."""
+    """The slices that are no longer the kind of partition in the status, with the kernel's present kind (empty: the slice is gone)."""
     published = status.get("partitions")
     found = {}
     for unit, kind in published.items() if isinstance(published, dict) else ():
@@ -77,9 +77,9 @@ def lost_partitions(host: Host, status: t.Mapping[str, t.Any]) -> dict[str, str]
 
 
 def item(host: Host) -> tuple[dict[tuple[str, str, str], int], tuple[Change, ...]]:
-    """The item of an agent that no longer looks at the node, and the time of its last look; nothing if the agent looks.
+    """The time of the agent's last observation, and an item of drift, if the agent no longer observes the node; else both are empty.
 
-    If a profile was applied and there is no status, the agent has not looked since the boot.
+    If a profile was applied and there is no status, the agent has not observed the node since the boot.
     """
     status, options = status_file.last_status(host), agent_install.installed(host)
     if options is None or not (status or state.there(host, state.APPLIED)):

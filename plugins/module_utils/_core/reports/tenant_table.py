@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Tenants with their quotas, used against hard, as text and as JSON data."""
+"""Tenants with their quotas (used and hard amounts), as text and as JSON data."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def line(name: str, quotas: t.Iterable[json_shapes.TenantQuota]) -> str:
 
 
 def amounts(one: json_shapes.TenantQuota) -> tuple[str, str]:
-    """Used and hard as a profile writes them."""
+    """The used and the hard amount of a quota, in the notation of a profile."""
     return amount_text(one["resource"], one["used"]), amount_text(one["resource"], one["hard"])
 
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Rows of text with their columns one under the other."""
+"""Tables as lines of text."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ import typing as t
 
 
 def aligned(table: t.Sequence[t.Sequence[str]]) -> list[str]:
-    """Rows with their columns one under the other."""
+    """The rows of a table as lines with aligned columns."""
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in table]

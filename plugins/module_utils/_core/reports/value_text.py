@@ -20,7 +20,7 @@ def shorten(text: str, limit: int = LIMIT) -> str:
 
 
 def compared(actual: t.Optional[str], wanted: t.Optional[str], limit: int = LIMIT) -> tuple[str, str]:
-    """Two values that differ, each short enough for a line; "…" may stand for parts that they have in common."""
+    """Two values that differ, each short enough for a line; "…" may replace text that both have in common."""
     if actual is None or wanted is None:
         return ("absent" if actual is None else shorten(actual, limit)), (
             "absent" if wanted is None else shorten(wanted, limit)
@@ -29,7 +29,7 @@ def compared(actual: t.Optional[str], wanted: t.Optional[str], limit: int = LIMI
         return actual, wanted
     lines = actual.split(LINE), wanted.split(LINE)
     sides = without(lines[0], lines[1]), without(lines[1], lines[0])
-    if sides[0] == sides[1]:  # The same lines in another order.
+    if sides[0] == sides[1]:  # Both have the same lines in another order.
         sides = actual, wanted
     if max(map(len, sides)) > limit:
         start = max(first_difference(*sides) - BEFORE, 0)
@@ -38,7 +38,7 @@ def compared(actual: t.Optional[str], wanted: t.Optional[str], limit: int = LIMI
 
 
 def without(lines: t.Sequence[str], others: t.Container[str]) -> str:
-    """The lines, with "…" for each sequence of lines that are in ``others`` as well."""
+    """The lines, with "…" for each sequence of lines that ``others`` contains."""
     shown: list[str] = []
     for line in lines:
         if line not in others:
@@ -49,16 +49,16 @@ def without(lines: t.Sequence[str], others: t.Container[str]) -> str:
 
 
 def first_difference(one: str, other: str) -> int:
-    """The index of the first character that differs, or where the shorter text ends."""
+    """The index of the first character that differs, or the end of the shorter text."""
     pairs = enumerate(zip(one, other))
     return next((index for index, (left, right) in pairs if left != right), min(len(one), len(other)))
 
 
 def window(text: str, start: int, limit: int) -> str:
-    """A text from ``start`` on, short enough for a line."""
+    """The text from ``start`` on, cut to ``limit`` characters."""
     return shorten(f"…{text[start:]}" if start else text, limit)
 
 
 def counted(count: int, one: str, more: str = "") -> str:
-    """A number of things: "1 step", "2 steps"; ``more`` is the plural if it is not the word with an s."""
+    """A number of things: "1 step", "2 steps"; ``more`` is the plural of ``one`` if the plural is not formed with an s."""
     return f"{count} {one if count == 1 else more or one + 's'}"

@@ -45,7 +45,7 @@ def rows(found: Workloads) -> list[dict[str, t.Any]]:
 def row(
     name: str, need: t.Optional[ResourceRequirements], grant: t.Optional[Grant], refused: t.Mapping[str, str]
 ) -> dict[str, t.Any]:
-    """The row of a workload."""
+    """A workload with its grant, as an entry of rows()."""
     waiting = "waiting" if need is None or need.workload.hold == RUNNING else "unknown"
     had = grant or Grant(name)
     asked = need or had
@@ -71,7 +71,7 @@ def row(
 
 
 def brief(one: t.Mapping[str, t.Any]) -> json_shapes.Workload:
-    """The fields of a row that status.json has."""
+    """The fields of a workload's row that status.json has."""
     return {
         "name": one["name"],
         "state": one["state"],
@@ -92,18 +92,18 @@ def devices_of(grant: Grant) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for one in grant.devices:
         ids = found.setdefault(one.resource, [])
-        if one.id not in ids:  # An app container of a pod may have a device that an init container had.
+        if one.id not in ids:  # An app container of a pod may get the device of an init container.
             ids.append(one.id)
     return found
 
 
 def texts(amounts: Amounts) -> dict[str, str]:
-    """Amounts as a profile writes them."""
+    """Amounts in the notation of a profile."""
     return {resource: amount_text(resource, amount) for resource, amount in amounts}
 
 
 def lines(context: Context) -> list[str]:
-    """The table of ``corral status``, and how much of the node is granted."""
+    """The table of workloads in ``corral status``, and lines with how much of the node is granted."""
     found = context.workloads
     if found is None or not (found.needs or found.allocated.grants):
         return []
@@ -124,7 +124,7 @@ def cells(one: t.Mapping[str, t.Any]) -> tuple[str, ...]:
 
 
 def state_text(one: t.Mapping[str, t.Any]) -> str:
-    """Whether a workload has its grant, and why not."""
+    """The state of a workload, and the reason if it has no grant."""
     return str(one["state"]) + (f": {one['reason']}" if one["reason"] else "")
 
 
@@ -147,7 +147,7 @@ def budget(context: Context) -> dict[str, json_shapes.Budget]:
             dict(grant.limits if resource == PIDS else grant.requests).get(resource, 0)
             for grant in found.allocated.grants
         ]
-        # Without a limit a workload may take any amount, but no device.
+        # A workload without a limit may take any amount of a resource, but no device.
         default = 0 if is_device(resource) else None
         limited = [dict(grant.limits).get(resource, default) for grant in found.allocated.grants]
         result[resource] = {
@@ -160,7 +160,7 @@ def budget(context: Context) -> dict[str, json_shapes.Budget]:
 
 
 def budget_lines(context: Context) -> list[str]:
-    """The budget as text; limits may exceed what the node has, and the text says by how much."""
+    """The budget as text; limits may exceed the node's amount, and a line says by how much."""
     found = []
     for resource, one in budget(context).items():
         total, asked, limited = one["allocatable"], one["requested"], one["limits"]
@@ -173,13 +173,13 @@ def budget_lines(context: Context) -> list[str]:
 
 
 def unstarted(one: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The row of a workload without a grant that shows what a start would give it: its state is waiting, not granted."""
+    """The row of a workload without a grant, from a context with its start: the state is waiting, not granted."""
     granted = one["state"] == "granted"
     return {**one, "state": "waiting" if granted else one["state"], "run": None, "since": None}
 
 
 def explained(context: Context, name: str, enforced: t.Optional[str] = None, *, if_started: bool = False) -> list[str]:
-    """Why a workload has its grant, or no grant, and what would help; ``enforced``: see status_file.enforcement().
+    """Lines on why a workload has its grant or no grant, and what would help. ``enforced``: see status_file.enforcement().
 
     ``if_started``: the workload has no grant, and the context shows the node after its start.
     """
@@ -230,7 +230,7 @@ def granted_lines(context: Context, found: Workloads, one: t.Mapping[str, t.Any]
 
 
 def device_text(name: str, devices: t.Optional[t.Sequence[Device]]) -> str:
-    """The id of a granted device, and why it is not healthy. ``devices``: all of its resource; None if that is no longer declared."""
+    """The id of a granted device, and why the device is not healthy. ``devices``: all of its resource (None: no longer declared)."""
     if devices is None:
         return name
     device = next((one for one in devices if one.id == name), None)
@@ -239,7 +239,7 @@ def device_text(name: str, devices: t.Optional[t.Sequence[Device]]) -> str:
 
 
 def container_lines(need: t.Optional[ResourceRequirements], own: t.Mapping[str, str]) -> list[str]:
-    """A line for each container of a pod, in the order of the profile: its CPUs, and the CDI device that delivers its grant."""
+    """A line for each container of a pod, in the order of the profile: the container's CPUs, and the CDI device that delivers its grant."""
     if need is None:
         return [f"container {name}: {cpus}" for name, cpus in own.items()]
     said = []
@@ -274,7 +274,7 @@ def why_class(need: ResourceRequirements) -> str:
 
 
 def why_cpus(context: Context, need: ResourceRequirements, *, has_own: bool) -> str:
-    """Why a workload has exclusive CPUs, or shares CPUs. A run keeps its exclusive CPUs if they are no longer declared."""
+    """Why a workload has exclusive CPUs, or shares CPUs. A run keeps exclusive CPUs that are no longer declared."""
     if need.cpus:
         return f"{need.cpus} of its own"
     if context.profile.cpu is None or context.profile.cpu.policy != "static":
