@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The one interface between the managers and the code that uses them.
+"""The one interface between the managers and the code that uses managers.
 
 A manager is a module in a folder beside this file. It ends with ``MANAGER = Manager(...)``, and registry.py lists it. A field that a
 manager does not set keeps its default: without ``writes`` the manager may write nothing.
@@ -22,38 +22,38 @@ from ..model.profile.profile import Profile
 from ..model.topology.topology import Topology
 from ..model.values.records import NamedTuple
 
-if t.TYPE_CHECKING:  # Only a few commands and modules ask for them.
+if t.TYPE_CHECKING:  # only a few commands and modules import these names
     from ..model.profile.node_as_profile import ProfileFragment
     from ..model.profile.section_patch import SectionPatch
 
 
 def no_part(dummy_host: Host, dummy_context: Context) -> Part:
-    """For a manager that has no part in the plan of a profile."""
+    """The empty part of a manager that plans nothing for a profile."""
     return Part((), frozenset())
 
 
 def no_key(dummy_change: Change, dummy_declared: Profile) -> t.Optional[str]:
-    """For a manager whose changes follow from no key of a profile."""
+    """The default of ``key_of``: the changes of the manager follow from no key of a profile."""
     return None
 
 
 def no_fragments(dummy_host: Host, dummy_topology: Topology) -> t.Sequence[ProfileFragment]:
-    """For a manager that cannot be described from a node."""
+    """The default of ``describe``: the manager cannot be described from a node."""
     return ()
 
 
 def all_places(dummy_patch: SectionPatch) -> t.Optional[frozenset[str]]:
-    """For a manager whose part modules declare everything that it manages."""
+    """The default of ``places_of``: the part modules of the manager declare all settings of the manager."""
     return None
 
 
 def no_changes(dummy_host: Host, dummy_removed: t.Container[str], dummy_back: bool) -> tuple[Change, ...]:
-    """For a manager whose removal only restores its originals."""
+    """The default of ``on_removal``: a removal only restores the manager's originals."""
     return ()
 
 
 def no_files(dummy_host: Host) -> tuple[str, ...]:
-    """For a manager that publishes no files."""
+    """The default of ``status_files``: the manager publishes no files."""
     return ()
 
 
@@ -67,14 +67,14 @@ class Manager(NamedTuple):
     """One manager. Its changes and originals carry its ``name``.
 
     ``plan``       observes, then decides: returns the manager's part of the plan for a profile
-    ``writes``     the places of its steps: the validator refuses a step at any other place
-    ``live``       the property that its drop-ins of slices and scopes set; the original of the live value is recorded with the drop-in's
-    ``key_of``     the key of the profile that one of its changes follows from, for explain
-    ``describe``   the node as it is, as fragments of a profile
+    ``writes``     the places of the manager's steps: the validator refuses a step at any other place
+    ``live``       the property that the manager's drop-ins of slices and scopes set; the property's original is recorded with the drop-in's
+    ``key_of``     the key of the profile from which a change of the manager follows, for explain
+    ``describe``   the present state of the node, as fragments of a profile
     ``places_of``  the places that one task of a part module declares (None: all places of the manager)
-    ``on_removal`` its changes when the named managers are removed, beside the return of its originals; the last argument: whether the
+    ``on_removal`` the changes, besides the restored originals, when the named managers are removed; the last argument: whether the
                    removal is the return from an unconfirmed profile
-    ``status_files``       the files that it publishes: they are removed with the profile
+    ``status_files``       the files that the manager publishes: a removal of the profile removes these files
     """
 
     name: str

@@ -21,7 +21,7 @@ from ..model.systemd.unit_file import file_change
 from ..model.systemd.unit_property import ETC
 from ..model.values.records import NamedTuple
 
-# The longest duration of a pass in seconds: until then the tick must not report that no pass has ended.
+# The longest duration of a pass in seconds: a tick reports only after this time that no pass has ended.
 LONGEST_PASS = 600
 
 
@@ -47,7 +47,7 @@ class PassTimer(NamedTuple):
         return f"{ETC}/{WANTED_BY}.wants/{self.timer}"
 
     def writes(self, results: t.Iterable[str]) -> tuple[Place, ...]:
-        """The places where the manager writes. The manager only removes results: passes write them."""
+        """The places where the manager writes. ``results``: the files that passes write, and that the manager only removes."""
         return (
             Place("file", rf"{ETC}/({re.escape(self.timer)}|{re.escape(self.service)})"),
             Place("file", re.escape(self.link)),
@@ -56,14 +56,14 @@ class PassTimer(NamedTuple):
         )
 
     def owned(self) -> frozenset[str]:
-        """The keys of the files and the unit that the manager maintains."""
+        """The keys of the originals of the files and the unit that the manager writes."""
         files = (*(f"{ETC}/{unit}" for unit in (self.timer, self.service)), self.link)
         return frozenset({*(f"file:{path}" for path in files), f"unit:{self.timer}"})
 
 
 class Passes(NamedTuple):
-    """Passes as observed: the units' texts, whether the timer is enabled and active, and when the last pass ended. If no pass has ended,
-    ``since`` is the time from which the timer could start passes.
+    """Passes as observed: the units' texts, whether the timer is enabled and active, and when the last pass ended. ``since``: the time from
+    which the timer could start passes, if no pass has ended.
     """
 
     texts: dict[str, t.Optional[str]]
@@ -76,11 +76,11 @@ class Passes(NamedTuple):
 def observe(host: Host, context: Context, own: PassTimer, period: int) -> Passes:
     """The units and the last pass as observed.
 
-    The time of the last pass is not recorded as an input of the tick: it changes with each pass, and must not cause a full tick.
+    The time of the last pass is not recorded as an input of the tick: this time changes with each pass, and must not cause a full tick.
     """
     data = host.unrecorded(lambda: state.read_json(host, own.results))
     last = data.get("time") if isinstance(data, dict) else None
-    last = float(last) if isinstance(last, (int, float)) and abs(last) < 1 << 63 else None  # not Infinity, not NaN
+    last = float(last) if isinstance(last, (int, float)) and abs(last) < 1 << 63 else None  # neither Infinity nor NaN
     return Passes(
         {unit: host.read(f"{ETC}/{unit}") for unit in (own.timer, own.service)},
         host.link(own.link) is not None,
@@ -91,21 +91,21 @@ def observe(host: Host, context: Context, own: PassTimer, period: int) -> Passes
 
 
 def since(host: Host, own: PassTimer) -> float:
-    """The time from which the timer could start passes: the node's start, or the change of the timer's file if that is later."""
+    """The time from which the timer could start passes: the node's start or the change of the timer's file, whichever is later."""
     return host.unrecorded(lambda: max(host.modified(f"{ETC}/{own.timer}") or host.now(), host.now() - host.uptime()))
 
 
 def is_active(host: Host, context: Context, own: PassTimer, period: int, last: t.Optional[float]) -> bool:
-    """Whether the timer runs. No file shows this: a tick concludes it from a recent pass. Otherwise systemd is asked."""
+    """Whether the timer runs. No file shows this: a tick concludes from a recent pass that the timer runs; otherwise systemd is asked."""
     if context.run == "boot":
-        return host.link(own.link) is not None  # At boot the timer is not started yet.
+        return host.link(own.link) is not None  # at boot the timer is started after this run
     if context.run == "timer" and last is not None and abs(context.now - last) < 2 * period + LONGEST_PASS:
         return True
     return systemd.runs(host) and own.timer in systemd.active(host, [own.timer])
 
 
 def changes(context: Context, own: PassTimer, texts: t.Mapping[str, str], period: int, seen: Passes) -> list[Change]:
-    """The changes of the units, and an item if the last pass is too long ago. ``texts`` are the units' wanted texts."""
+    """The changes of the units, and an item if the last pass ended too long ago. ``texts`` are the units' wanted texts."""
     rows: list[t.Optional[Change]] = []
     for unit, text in texts.items():
         reason = own.when if unit == own.timer else own.what
@@ -123,7 +123,7 @@ def changes(context: Context, own: PassTimer, texts: t.Mapping[str, str], period
 
 
 def state_change(own: PassTimer, seen: Passes) -> t.Optional[Change]:
-    """The change of the timer's state."""
+    """The change of the timer's state: the timer has to be enabled and active."""
     if seen.enabled and seen.active:
         return None
     steps = [] if seen.enabled else [make_step.link(own.link, f"../{own.timer}", FILES, reload=True)]
@@ -134,7 +134,7 @@ def state_change(own: PassTimer, seen: Passes) -> t.Optional[Change]:
 
 
 def stale(host: Host, own: PassTimer, results: t.Iterable[str]) -> tuple[Change, ...]:
-    """The changes that remove the results of passes that no longer run."""
+    """The changes that remove the results of earlier passes, once no timer starts passes."""
     return tuple(
         Change(
             own.manager, path, "content", "the last pass", None, own.ended, path, (make_step.file(path, None, FILES),)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The list of managers. Each is loaded when it is needed: the start of a unit waits for a run that loads few managers."""
+"""The list of managers. A manager is loaded at its first use: the start of a unit waits for a run, which should load few managers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..model.plan.places import Place
 from ..model.plan.plan import Change
 from .manager import Manager
 
-if t.TYPE_CHECKING:  # Ansible's payload has only files that an import statement names; importlib does not count.
+if t.TYPE_CHECKING:  # Ansible sends only modules that an import statement names, not modules that importlib loads
     from .agent import agent_conflicts, agent_install  # noqa: F401
     from .cpu import cpu  # noqa: F401
     from .devices import device_check_timer, device_grants  # noqa: F401
@@ -26,7 +26,7 @@ if t.TYPE_CHECKING:  # Ansible's payload has only files that an import statement
     from .workload import workloads  # noqa: F401
 
 PROFILE, CPU, WORKLOADS, DEVICES, CHECKS, AGENT = "profile", "cpu", "workloads", "devices", "checks", "agent"
-# Name and module of each manager that plans for a profile, in the order in which they plan.
+# Name and module of each manager that plans for a profile, in the order of planning.
 FILES = {
     CPU: "cpu.cpu",
     "memory": "memory.memory",
@@ -43,7 +43,7 @@ APART = {PROFILE: "profile.declaration", AGENT: "agent.agent_install"}
 
 
 def manager(name: str) -> Manager:
-    """The manager of this name; no other manager is loaded."""
+    """The manager of this name; other managers are not loaded."""
     module = FILES.get(name) or APART[name]
     return t.cast("Manager", importlib.import_module(f"{__package__}.{module}").MANAGER)
 
@@ -64,6 +64,6 @@ def every() -> list[Manager]:
 
 
 def writes(changes: t.Iterable[Change]) -> dict[str, tuple[Place, ...]]:
-    """The places where the managers with steps in these changes may write; an unknown manager may write nothing."""
+    """The places where the managers of these changes may write, if a change has steps; an unknown manager may write nothing."""
     planning = {change.manager for change in changes if change.steps}
     return {name: manager(name).writes for name in names() if name in planning}

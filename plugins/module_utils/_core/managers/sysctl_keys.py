@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The sysctl values of a manager: in force, in the manager's file in sysctl.d, and in later files that override it at the next boot."""
+"""The sysctl values of a manager: in force, in the manager's file in sysctl.d, and in later files that override this file at boot."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ..model.plan.plan import UNCHANGEABLE, UNKNOWN, VALUES, Change
 from ..model.systemd.unit_file import HEADER, file_change
 from ..model.values.records import NamedTuple
 
-Wanted = t.Mapping[str, int]  # by sysctl key
+Wanted = t.Mapping[str, int]  # a value by sysctl key
 
 
 class SysctlState(NamedTuple):
-    """Values by sysctl key. ``live``: in force. ``text``: the text of the manager's ``file``. ``later``: in files that sort after the
-    manager's. ``persistent``: in all other files that last over a reboot; read only while the manager has no file.
+    """Values by sysctl key. ``live``: in force. ``text``: the text of the manager's ``file``. ``later``: in files that sort after this
+    file. ``persistent``: in all other files that last over a reboot; read only while the manager has no file.
     """
 
     file: str
@@ -34,7 +34,7 @@ class SysctlState(NamedTuple):
 
 
 def observe(host: Host, file: str, keys: t.Sequence[str]) -> SysctlState:
-    """The values and the files as observed."""
+    """The sysctl values and the files as observed."""
     text = host.read(file)
     return SysctlState(
         file,
@@ -46,7 +46,7 @@ def observe(host: Host, file: str, keys: t.Sequence[str]) -> SysctlState:
 
 
 def places(file: str, keys: t.Sequence[str]) -> tuple[Place, Place]:
-    """The places where a manager of these values writes."""
+    """The places where a manager of these sysctl values writes."""
     return Place("value", "|".join(re.escape(sysctl.path_of(key)) for key in keys)), Place("file", re.escape(file))
 
 
@@ -56,7 +56,7 @@ def owned(seen: SysctlState, wanted: Wanted) -> set[str]:
 
 
 def changes(manager: str, seen: SysctlState, wanted: Wanted, reason: str) -> list[Change]:
-    """The changes that make the values as wanted; ``reason``: why the file changes."""
+    """The changes that give the keys the wanted values; ``reason``: why the file changes."""
     found = [value_change(manager, key, value, seen) for key, value in wanted.items()]
     found += [file_of(manager, seen, wanted, reason)] if wanted else []
     found += [later_change(manager, key, value, seen) for key, value in wanted.items()]
@@ -75,7 +75,7 @@ def value_change(manager: str, key: str, value: int, seen: SysctlState) -> t.Opt
 
 
 def file_of(manager: str, seen: SysctlState, wanted: Wanted, reason: str) -> t.Optional[Change]:
-    """The change of the manager's file; None while the file does not exist and other files set all values at a boot."""
+    """The change of the manager's file; None while the file does not exist and other files set all wanted values at a boot."""
     persistent = {key: entry.value for key, entry in seen.persistent.items()}
     if seen.text is None and all(persistent.get(key) == str(value) for key, value in wanted.items()):
         return None

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Other programs that set what the profile declares: this manager names them, and changes none of their settings."""
+"""Programs other than Corral that set values of the profile: this manager names these programs, and does not change their settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SERVICES = ("tuned.service", "kubelet.service")
 
 
 def plan(host: Host, context: Context) -> Part:
-    """The items of programs that set a declared value. If no such program runs, the plan costs a few reads and no import."""
+    """The items for programs that set a declared value. If no such program runs, the plan costs a few reads and no import."""
     if not any(cgroup.service_runs(host, service) for service in SERVICES):
         return Part((), frozenset())
     from ...host.agent import other_agents

@@ -29,7 +29,7 @@ from ..manager import Manager
 
 NAME = "agent"
 FIRST = -10  # Program files come first, so that units find their program.
-# No folders for metrics: the agent's hardened unit has a /tmp of its own and sees no homes; the kernel's trees hold no files of Corral.
+# Folders that are refused for metrics: the agent's unit has a private /tmp and sees no homes, and /proc, /sys and /dev are the kernel's.
 UNSEEN = ("/tmp", "/var/tmp", "/home", "/root", "/run/user", "/proc", "/sys", "/dev")  # noqa: S108
 
 _UNITS = "|".join(map(re.escape, (*agent_units.WANTED_BY, *agent_units.SERVICES, agent_units.SLICE)))
@@ -37,7 +37,7 @@ WRITES = (
     Place("file", rf"{ETC}/({_UNITS})"),
     Place("file", rf"{ETC}/[^/]+\.wants/({_UNITS})"),
     Place("unit", "|".join(map(re.escape, (*agent_units.STARTED, agent_units.SLICE))), "start|stop|restart"),
-    Place("file", rf"{RELEASES}/.+", volatile=True),  # the record of a release covers all of its files
+    Place("file", rf"{RELEASES}/.+", volatile=True),  # a release's record covers all files of the release
     Place("file", rf"{FOLDER}/.+"),
     Place("compile", rf"{FOLDER}(/releases/[^/]+)?"),
     Place("file", COMMAND),
@@ -55,9 +55,9 @@ OWN_LINKS = {COMMAND: (LAUNCHER, "command"), FACT: (LAUNCHER, "local fact for An
 class ObservedAgent(NamedTuple):
     """The installation as observed: texts by path (None: absent), links by path, active units.
 
-    ``runs``: the release whose program runs (None: none). ``compiled``: whether the wanted program is compiled. ``programs``: the records
-    of all present programs. ``findings``: differences of the wanted program, if it runs, from its record. ``version``: the collection's
-    version of the running program ("": not recorded).
+    ``runs``: the release whose program runs (None: no release). ``compiled``: whether the wanted program is compiled. ``programs``: the
+    records of all present programs. ``findings``: the files of the wanted program that differ from its record, if this program runs.
+    ``version``: the collection's version of the running program ("": not recorded).
     """
 
     texts: dict[str, t.Optional[str]]
@@ -71,7 +71,7 @@ class ObservedAgent(NamedTuple):
 
 
 def installed(host: Host) -> t.Optional[AgentOptions]:
-    """The options of the installed agent; None when it is not installed."""
+    """The options of the installed agent; None if no agent is installed."""
     data = state.read_json(host, state.AGENT)
     if isinstance(data, dict) and isinstance(data.get("interval"), int) and isinstance(data.get("python"), str):
         return AgentOptions(data["interval"], data["python"], agent_units.metrics_dir(data))
@@ -79,7 +79,7 @@ def installed(host: Host) -> t.Optional[AgentOptions]:
 
 
 def installed_or_usual(host: Host, python: str) -> AgentOptions:
-    """The options of the installed agent, with ``python`` if its own Python is gone; the defaults where no agent is installed."""
+    """The options of the installed agent, or the default options without an agent. ``python`` replaces a Python that does not exist."""
     now = installed(host) or AgentOptions(agent_units.INTERVAL, python)
     return now if host.exists(now.python) else now._replace(python=python)
 
@@ -96,7 +96,7 @@ def check_metrics_dir(host: Host, folder: str) -> None:
 
 
 def stale_metrics(host: Host, wanted: t.Optional[AgentOptions], reason: str) -> tuple[Change, ...]:
-    """The changes that remove metrics files which will not be updated."""
+    """The changes that remove metrics files which the agent will no longer update."""
     folder = agent_units.metrics_dir(state.read_json(host, state.AGENT))
     if wanted is not None and wanted.metrics_dir == folder:
         return ()
@@ -118,9 +118,9 @@ def plan(
 ) -> Part:
     """The changes that install the agent. ``core`` maps the core's files to their texts. Raises CorralError.
 
-    Without ``core`` (on the node itself) the program stays as it is and only the units are compared. ``tag`` is the Python's cache tag
-    ("cpython-311") in the names of compiled files. ``trigger`` is the unit that started this run ($TRIGGER_UNIT, systemd.exec(5)): if
-    that is the timer, the timer runs, and systemd is not asked.
+    Without ``core`` (on the node itself) the program stays as it is and only the units are compared. ``tag`` is Python's cache tag
+    ("cpython-311") in the names of compiled files. ``trigger`` is the unit that started this run ($TRIGGER_UNIT, systemd.exec(5)): if the
+    timer started the run, the timer counts as active without a question to systemd.
     """
     units = {f"{ETC}/{unit}": text for unit, text in agent_units.units(options).items()}
     links = wanted_links()
@@ -138,14 +138,14 @@ def plan(
 
 
 def refuse_others(host: Host) -> None:
-    """Raise CorralError if a file, folder or link that Corral did not make is in the place of the program or its links."""
+    """Raise CorralError if a file, folder or link that Corral did not make has the path of the program or of a link to the program."""
     away = "Corral did not make this {}, and its own {} there: move it away"
     for path in (FOLDER, RELEASES):
         if host.mode(path) is not None and not host.is_dir(path):
             raise refusal(away.format("file", "folder goes"), path=path)
     if host.is_dir(LAUNCHER) and host.link(LAUNCHER) is None:
         raise refusal(away.format("folder", "launcher goes"), path=LAUNCHER)
-    # Corral's own link, changed by hand, is drift: its record tells it from other links.
+    # A link with a record is Corral's own: if the link was changed by hand, the change is drift and no reason to refuse.
     recorded = {record.before.key for record in state.records(host)[0]}
     for path, (target, what) in OWN_LINKS.items():
         link = host.link(path)
@@ -166,7 +166,7 @@ def paths_of(program: Program) -> dict[str, str]:
 
 
 def observe(host: Host, files: t.Iterable[str], links: t.Iterable[str], trigger: str) -> ObservedAgent:
-    """The installation as observed. A tick of the timer runs no command, as long as the timer is enabled."""
+    """The installation as observed. A tick that the timer started runs no command, as long as the timer is enabled."""
     links_now = {path: host.link(path) for path in links}
     # A disabled timer may be stopped too, and then this tick would be the last.
     disabled = any(path.endswith(f"/{agent_units.TIMER}") and link is None for path, link in links_now.items())
@@ -181,12 +181,12 @@ def with_program(host: Host, seen: ObservedAgent, program: Program, tag: t.Optio
     if link is None and host.exists(LAUNCHER):
         runs = agent_program.NO_RELEASE
     sources = [path for path in paths_of(program) if path.endswith(".py")]
-    # Neither a link nor a file with other permissions is the program's file; the mode of lstat(2) shows both.
+    # A link, or a file with other permissions, is not the program's file; the mode of lstat(2) shows the difference.
     odd = [path for path in paths_of(program) if host.mode(path) != program.mode(path)]
     compiled = tag is None or all(host.exists(compiled_path(path, tag)) for path in sources)
     mine = [record.before for record in state.records(host)[0] if record.manager == NAME]
     inside = [row for row in mine if f"{row.target}/".startswith(f"{FOLDER}/") and row.target != LAUNCHER]
-    # A record of another version may name a file that this version must not remove: the plan then reports it.
+    # A record of another version may name a file that this version must not remove: such a record is left out, and the plan reports it.
     programs = [
         original
         for original in inside
@@ -202,14 +202,14 @@ def with_program(host: Host, seen: ObservedAgent, program: Program, tag: t.Optio
 
 
 def finding_change(seen: program_check.Finding) -> Change:
-    """The item of a program file that is not as it was installed. It has no steps: a changed program does not repair itself."""
+    """The item for a file that differs from the record of the installed program. It has no steps: such a program does not repair itself."""
     reason = f"{seen.reason}: roll the agent out again"
     verdict = UNCHANGEABLE if seen.known else UNKNOWN
     return Change(NAME, seen.path, seen.property, seen.actual or None, seen.wanted, reason, seen.path, (), verdict)
 
 
 def running_units(host: Host, trigger: str) -> frozenset[str]:
-    """The agent's active units. All count as active if the timer started this run, or the host is a tree that answers no command."""
+    """The agent's active units. All units count as active if the timer started this run, or if the host is a tree without commands."""
     if trigger == agent_units.TIMER or not host.answers:
         return frozenset((*agent_units.STARTED, agent_units.SLICE))
     return systemd.active(host, (*agent_units.STARTED, agent_units.SLICE)) if systemd.runs(host) else frozenset()
@@ -250,7 +250,7 @@ def decide(
 
 
 def whole(changes: tuple[Change, ...], seen: ObservedAgent) -> tuple[Change, ...]:
-    """The changes; on a node without any file of the agent, one item for the whole installation."""
+    """The changes; if the node has no file of the agent, all steps are in one item for the whole installation."""
     if not changes or any(text is not None for text in seen.texts.values()):
         return changes
     steps = tuple(step for change in changes for step in change.steps)
@@ -265,7 +265,7 @@ def runs_already(program: Program, seen: ObservedAgent) -> bool:
 def outdated_programs(program: Program, seen: ObservedAgent) -> list[undo.Original]:
     """The records of programs to remove, the latest record first.
 
-    The running program stays until the next upgrade: a tick that started with it may load more of its files.
+    The files of the running program stay until the next upgrade: a tick of this program may load more of these files.
     """
     if seen.runs is None or runs_already(program, seen):
         return []
@@ -276,7 +276,7 @@ def outdated_programs(program: Program, seen: ObservedAgent) -> list[undo.Origin
 def program_change(
     program: Program, outdated: t.Sequence[undo.Original], options: AgentOptions, seen: ObservedAgent
 ) -> t.Optional[Change]:
-    """The change of the whole program. Only its last step, the link, takes effect: a run may die after any step."""
+    """The change of the whole program. Only the last step (the link) puts the program into use, so a run may die after any step."""
     texts = paths_of(program)
     differing = [path for path, text in texts.items() if seen.texts[path] != text]
     runs = runs_already(program, seen)
@@ -295,7 +295,7 @@ def program_change(
 
 
 def program_state(seen: ObservedAgent, files: int, differing: int, *, runs: bool) -> tuple[t.Optional[str], str]:
-    """The present program, and why it changes. ``runs``: the present program is the wanted one; ``differing`` of its ``files`` differ."""
+    """The present program and the reason for its change. ``runs``: the wanted program runs; ``differing`` of ``files`` files differ."""
     if seen.runs == agent_program.NO_RELEASE:
         return "without a release's name", f"{files} files"
     if runs and differing:
@@ -327,7 +327,7 @@ def link_change(seen: ObservedAgent, path: str) -> t.Optional[Change]:
 
 
 def slice_change(seen: ObservedAgent) -> t.Optional[Change]:
-    """The change that starts the agent's slice. Its original is the inactive slice: a removal stops the slice."""
+    """The change that starts the agent's slice. The original is the inactive slice, so a removal stops the slice."""
     unit = agent_units.SLICE
     if unit in seen.active:
         return None

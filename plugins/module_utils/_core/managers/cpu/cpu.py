@@ -5,9 +5,9 @@
 # This module is private to the collection corral.node.
 """The cpu manager: the tree of slices that gives each pool its CPUs (cgroup v2, systemd.resource-control(5)).
 
-Drop-ins keep the CPUs over a reboot, properties set them live, and partitions of the kernel (cgroup-v2.rst, cpuset.cpus.partition)
-make them exclusive. The manager compares all three with the wanted CPUs, live values as the kernel has them in force. The code
-for cgroup v1 is in cpu_v1.py.
+Drop-ins keep the CPUs over a reboot, properties set them live, and partitions of the kernel (cgroup-v2.rst, cpuset.cpus.partition) make
+them exclusive. The manager compares drop-ins, the kernel's effective CPUs and partitions with the wanted CPUs. The code for cgroup v1 is in
+cpu_v1.py.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ WRITES = (
     Place(
         "partition", rf"{cgroup.ROOT}/{EXCLUSIVE_PREFIX}[^/]+\.slice/cpuset\.cpus\.partition", "member|root|isolated"
     ),
-    # A shared or reserved slice that was made a partition by hand: the partition ends with the control group, and is not restored.
+    # A shared or reserved slice may be a partition that was made by hand. No original: the partition ends with its control group.
     Place("partition", rf"{cgroup.ROOT}/[^/]+\.(slice|scope)/cpuset\.cpus\.partition", MEMBER, volatile=True),
-    # systemd switches this controller on for slices with AllowedCPUs= too: there is nothing to restore.
+    # No original: systemd itself also switches this controller on for slices with AllowedCPUs=.
     Place("controller", SUBTREE_CONTROL, r"\+cpuset", volatile=True),
     Place("cpuset", rf"{cgroup.CPUSETS}/(init\.scope|[^/]+\.slice)"),
 )
 
 
 def plan(host: Host, context: Context) -> Part:
-    """The cpu manager's part of the plan; a profile without ``cpu`` has none."""
+    """The cpu manager's part of the plan; empty for a profile without ``cpu``."""
     cpu = context.profile.cpu
     if cpu is None:
         return Part((), frozenset())
@@ -87,7 +87,7 @@ def plan(host: Host, context: Context) -> Part:
         part = decide(wanted, observe(host, wanted, context.original_cpus), context)
         small = small_pool(cpu, context)
         return part._replace(changes=(*part.changes, small)) if small else part
-    from . import cpu_v1  # Imported here: a node with cgroup v2 does not load it.
+    from . import cpu_v1  # imported here: only nodes with cgroup v1 need the module
 
     return cpu_v1.plan(host, context, now)
 
@@ -120,7 +120,7 @@ def refused_for_boot(host: Host, context: Context) -> dict[str, str]:
 
 
 def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
-    """The changes that make the slice tree as wanted."""
+    """The changes that give the slice tree the wanted CPUs."""
     profile, seen = wanted, with_neighbours(wanted, seen, context)
     wanted = without_masked(without_foreign(wanted, seen.foreign & wanted.online), seen)
     moves = cpu_moves.plan_moves(wanted, seen, context)
@@ -150,15 +150,14 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
 def with_neighbours(wanted: Wanted, seen: Observation, context: Context) -> Observation:
     """The observation with only those unmanaged groups that can meet exclusive CPUs.
 
-    Such a group has processes, requests CPUs, or may start on exclusive CPUs that the kernel does not keep for the
-    slice that has them.
+    Such a group has processes, requests CPUs, or may start on CPUs of an exclusive slice that is not protected as a partition.
     """
     open_to_all = cpuset.EMPTY.union(
         *(cpus for unit, cpus in wanted.exclusive.items() if not kept_by_kernel(unit, wanted, seen))
     )
     others = (one for one in seen.unmanaged if not unmanaged_groups.is_the_kubelets(one.name, context.profile))
     found = (one for one in others if one.populated or one.requested or unmanaged_groups.may_start_on(one, open_to_all))
-    # A partition has all CPUs that it requests, even if partitions inside took some from its effective CPUs.
+    # A foreign partition has all CPUs that it requests; its effective CPUs lack the CPUs of partitions below it.
     foreign = seen.foreign & wanted.online
     taken = (one._replace(cpus=one.requested & foreign) if one.is_partition else one for one in found)
     return seen._replace(unmanaged=tuple(taken))
@@ -184,7 +183,7 @@ def partitions_by_systemd(wanted: Wanted, seen: Observation) -> t.Iterator[Chang
 
 
 def ended_changes(wanted: Wanted, seen: Observation, context: Context, moves: Moves) -> list[Change]:
-    """The items of slices whose workloads no longer have CPUs of their own, and of foreign files that assign CPUs to such slices."""
+    """The items of slices whose workloads no longer have exclusive CPUs, and of foreign files that assign CPUs to such slices."""
     left = slices.left_over(wanted.now, seen.units)
     settled = {grant.workload for grant in context.grants}
     if context.workloads is not None:
@@ -204,7 +203,7 @@ def unmanaged_changes(wanted: Wanted, seen: Observation, moves: Moves) -> list[C
 
 
 def kept_by_kernel(unit: str, wanted: Wanted, seen: Observation) -> bool:
-    """Whether the kernel keeps, or will keep, other processes off a slice's CPUs: as a partition that isolcpus= does not prevent."""
+    """Whether a slice is to be a partition that isolcpus= does not prevent: the kernel keeps other processes off a partition's CPUs."""
     kind, state = wanted.partitions.get(unit), seen.units[unit]
     if kind is None:
         return False
@@ -213,10 +212,10 @@ def kept_by_kernel(unit: str, wanted: Wanted, seen: Observation) -> bool:
 
 
 def without_foreign(wanted: Wanted, foreign: frozenset[int]) -> Wanted:
-    """The wanted CPUs, for shared and reserved slices without the CPUs of foreign partitions (possible from kernel 7.0 on).
+    """The wanted CPUs; shared and reserved slices do not get the CPUs of foreign partitions, which are possible from kernel 7.0 on.
 
-    A request for CPUs of a foreign partition changes nothing, and would fail every plan until the partition is gone. If a pool has
-    no CPU left, its slices get the CPUs that are left to all shared and reserved slices.
+    A request for CPUs of a foreign partition changes nothing, and would fail every plan until the partition is gone. If a pool has no CPU
+    left, its slices get the CPUs that are left to all shared and reserved slices.
     """
     if not foreign:
         return wanted
@@ -226,7 +225,7 @@ def without_foreign(wanted: Wanted, foreign: frozenset[int]) -> Wanted:
 
 
 def without_masked(wanted: Wanted, seen: Observation) -> Wanted:
-    """The wanted CPUs without masked slices: systemd refuses every change of a masked slice, and nothing starts in it."""
+    """The wanted CPUs without masked slices: systemd refuses every change of a masked slice, and nothing starts in such a slice."""
     masked = {unit for unit, state in seen.units.items() if state.mask}
     if not masked:
         return wanted
@@ -237,7 +236,7 @@ def without_masked(wanted: Wanted, seen: Observation) -> Wanted:
 
 
 def controller_change() -> Change:
-    """The item of the root control group if some program has switched its cpuset controller off."""
+    """The item of the root control group, for a cpuset controller that another program has switched off."""
     step = make_step.controller(SUBTREE_CONTROL, CPUSET, "+", CPUS, CONTROLLER)
     reason = "the kernel gives no control group CPUs of its own: a program has switched the controller off, and systemd does not look again"
     return Change(NAME, SUBTREE_CONTROL, CPUSET, "off", "on", reason, SUBTREE_CONTROL, (step,))
@@ -250,8 +249,8 @@ def masked_change(unit: str, state: UnitState) -> Change:
 
 
 def is_waiting(unit: str, state: UnitState, settled: t.Container[t.Optional[str]]) -> bool:
-    """Whether an empty slice has to stay: for a unit that runs elsewhere until its next start, since systemd would stop the unit with
-    the slice; or for a unit that is about to start, whose workload has no grant yet.
+    """Whether an empty slice has to stay for a unit that is to start in the slice. This unit may still run elsewhere: systemd would stop it
+    together with the slice. Or the unit is about to start, and its workload has no grant yet.
     """
     starts = state.has_holder and workload_of(unit) not in settled
     return (state.awaited or starts) and not state.populated
@@ -277,7 +276,7 @@ def left_change(unit: str, seen: Observation) -> Change:
 
 
 def taken_back(unit: str, state: UnitState) -> tuple[Step, ...]:
-    """The steps that remove all settings of a slice's CPUs, recorded or not."""
+    """The steps that remove all settings of a slice's CPUs, even settings without a recorded original."""
     live = unit_property.live_file_removal(unit, "AllowedCPUs")
     files = [dropin(unit, NAME)] if state.dropin is not None else []
     return (
@@ -305,7 +304,7 @@ def foreign_file(unit: str, seen: Observation) -> Change:
 
 
 def live_change(unit: str, cpus: frozenset[int], seen: Observation) -> t.Optional[Change]:
-    """The change of a unit's CPUs in force, without steps: cpu_moves.with_moves() adds them."""
+    """The change of a unit's CPUs in force, without steps: cpu_moves.with_moves() adds the steps."""
     state = seen.units[unit]
     location = f"{cgroup.path_of(unit)}/cpuset.cpus"
     if not state.exists:
@@ -358,9 +357,9 @@ def reason_of(unit: str, state: UnitState, cpus: frozenset[int]) -> str:
 
 
 def owned_by(wanted: Wanted, seen: Observation, placed: t.Iterable[str]) -> frozenset[str]:
-    """The keys of everything that this manager holds for the profile, including the CPUs of the unmanaged units in ``placed``.
+    """The keys of all settings that this manager keeps for the profile, including the CPUs of the unmanaged units in ``placed``.
 
-    The manager holds the slice of a workload that lost its CPUs until the slice is empty; then the slice is stopped.
+    The slice of a workload that lost its CPUs is included until the slice is empty; then the slice is stopped.
     """
     owned = {f"file:{dropin(TARGET, NAME)}"}
     for unit in wanted.persistent:
@@ -370,7 +369,7 @@ def owned_by(wanted: Wanted, seen: Observation, placed: t.Iterable[str]) -> froz
         owned |= {
             f"property:{unit}:AllowedCPUs",
             f"unit:{unit}",
-            f"cpuset:{cgroup.path_of(unit, cgroup.CPUSETS)}",  # from an earlier boot with v1
+            f"cpuset:{cgroup.path_of(unit, cgroup.CPUSETS)}",  # an original from an earlier boot with v1
         }
     owned |= {f"partition:{cgroup.partition_file(unit)}" for unit in (*wanted.exclusive, *left)}
     unmanaged = [one.name for one in seen.unmanaged] if wanted.confine else placed
@@ -382,7 +381,7 @@ def owned_by(wanted: Wanted, seen: Observation, placed: t.Iterable[str]) -> froz
 
 
 def key_of(change: Change, declared: Profile) -> str:
-    """The key that a change follows from; the section, if the change follows from several keys."""
+    """The profile's key from which a change follows; the section, if the change follows from several keys."""
     unit = unit_in(change.subject)
     if declared.cpu is not None and unit in (*declared.cpu.reserved.slices, AGENT_SLICE):
         return "cpu.reserved"
@@ -390,8 +389,8 @@ def key_of(change: Change, declared: Profile) -> str:
 
 
 def describe(host: Host, topology: Topology) -> t.Sequence[ProfileFragment]:
-    """The pools of CPUs as the slices have them."""
-    from . import cpu_described  # Imported here: no plan needs it.
+    """The profile's CPU pools that match the present CPUs of slices."""
+    from . import cpu_described  # imported here: no plan needs the module
 
     return cpu_described.describe(host, topology)
 

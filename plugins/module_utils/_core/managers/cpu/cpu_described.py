@@ -19,14 +19,14 @@ from ...model.topology.topology import Topology
 
 
 def describe(host: Host, topology: Topology) -> t.Sequence[ProfileFragment]:
-    """The pools of CPUs as the slices have them."""
+    """The profile's CPU pools that match the present CPUs of slices."""
     rows = [slice_of(host, unit) for unit in systemd.top_level_units(host)]
     section = slices_as_profile.cpu_section(topology.online, rows)
     return [ProfileFragment(("cpu",), section, "the CPU pools")] if section else []
 
 
 def slice_of(host: Host, unit: str) -> SeenSlice:
-    """A slice with the CPUs that it requests, or with the CPUs in its files if it does not run."""
+    """A slice with the CPUs that it requests, or with the CPUs in its files if the slice does not run."""
     if cgroup.exists(host, unit):
         confined = cgroup.cpus(host, unit).requested
     else:

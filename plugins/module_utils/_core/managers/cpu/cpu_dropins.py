@@ -24,7 +24,7 @@ NEXT_START = "AllowedCPUs at its next start"
 
 
 def assigned(cpus: frozenset[int]) -> tuple[str, str]:
-    """The values that the drop-in assigns. Lists add up over drop-ins: the empty assignment clears those of earlier files."""
+    """The two values of AllowedCPUs= in a drop-in. Values add up over drop-ins: the empty value clears the values of earlier files."""
     return "", cpuset.format(cpus)
 
 
@@ -35,9 +35,9 @@ def dropin_text(unit: str, cpus: frozenset[int]) -> str:
 
 
 def kept_by_others(unit: str, wanted: Wanted, seen: Observation) -> bool:
-    """Whether other files give a unit its CPUs at the next boot: Corral's drop-in is not needed then.
+    """Whether other files give a unit the wanted CPUs at the next boot, so that Corral's drop-in is not needed.
 
-    The file of a persistent set-property does not count if a workload has ``hold: running``: it would hide the CPUs that are set live.
+    If a workload has ``hold: running``, the file of a persistent set-property does not count: it would hide the CPUs that are set live.
     """
     state, cpus = seen.units[unit], wanted.persistent.get(unit, wanted.now.get(unit))
     if described(unit) or (wanted.by_run and unit_property.set_by_hand(unit, "AllowedCPUs", state.settings)):
@@ -88,7 +88,7 @@ def after_reload(
 ) -> tuple[t.Optional[frozenset[int]], str]:
     """The CPUs of a unit after a daemon-reload if the CPUs ``live`` are set live, and the last file that assigns CPUs.
 
-    The file of a persistent set-property counts as removed: it has the name of systemd's live file, and hides that file.
+    The file of a persistent set-property counts as removed: it would hide the file of the same name in which systemd keeps the live CPUs.
     """
     control = control_file(unit, "AllowedCPUs", runtime=True)
     hidden = (control, control_file(unit, "AllowedCPUs", runtime=False))
@@ -103,9 +103,9 @@ def after_reload(
 def next_start_change(unit: str, wanted: Wanted, seen: Observation) -> t.Optional[Change]:
     """The change of a unit whose CPUs in force are right, and whose files would give it other CPUs at its next start or daemon-reload.
 
-    The files have the CPUs that the unit gets while no workload with ``hold: running`` has a grant. While such a grant
-    exists, the right CPUs are in systemd's live file. A boot removes that file, and no other change writes it where the
-    CPUs in force are right.
+    The files have the CPUs that the unit gets while no workload with ``hold: running`` has a grant. While such a grant exists, the right
+    CPUs are in systemd's live file. A boot removes the live file, and no other change writes the live file of a unit whose CPUs in force
+    are right.
     """
     persistent, cpus = wanted.persistent.get(unit), wanted.now[unit]
     if persistent == cpus or (persistent is None and not is_exclusive(unit)):
@@ -136,7 +136,7 @@ def in_boot_change(unit: str, wanted: Wanted, seen: Observation) -> t.Optional[C
 
 
 def target_change(wanted: t.Mapping[str, frozenset[int]], seen: Observation) -> t.Optional[Change]:
-    """The change that starts the pools' slices at boot, before any unit needs them."""
+    """The change that starts the pools' slices at boot, before a unit needs a slice."""
     units = sorted(unit for unit in wanted if unit.endswith(".slice") and unit != AGENT_SLICE)
     text = unit_text(("Unit", [f"Wants={' '.join(units)}"]))
     return file_change(NAME, dropin(TARGET, NAME), seen.target, text, reason="starts the pools' slices at boot")

@@ -24,17 +24,17 @@ from ...model.workload.grants import is_exclusive
 from .cpu_dropins import NEXT_START, after_reload, kept_by_others
 from .cpu_observed import Observation, UnitState, Wanted
 
-# The order of the steps of a hand-over. CONTROLLER: the controller is switched on. UNMADE: of the slices of reduced_requests(), invalid
-# partitions end, and valid partitions release CPUs. UNCLAIMED: the other slices request fewer CPUs. ENDED: partitions end. START_MISSING:
-# missing slices start. Then each move has MOVE numbers of its own: for the START of the slice, its CPUs (SET) and its partition (MADE).
+# The order of the steps of a hand-over. CONTROLLER: the controller is switched on. UNMADE: invalid partitions end, and valid partitions
+# release CPUs (only of slices in reduced_requests()). UNCLAIMED: the other slices request fewer CPUs. ENDED: partitions end. START_MISSING:
+# missing slices start. Then each move has MOVE numbers: for the START of the slice, its CPUs (SET) and its partition (MADE).
 CONTROLLER, UNMADE, UNCLAIMED, ENDED, START_MISSING, MOVE = -1, 0, 1, 2, 3, 10
 START, SET, MADE = 3, 4, 6
 LIVE_PROPERTIES = ("AllowedCPUs", "cpuset.cpus.effective", NEXT_START)
 
 
 class Moves(NamedTuple):
-    """A hand-over. ``writes``: the CPUs that units get, in this order. ``starting``: the shared and reserved slices that start first,
-    with their CPUs. ``stopped``: the exclusive slices that do not run, with the CPUs with which they would start.
+    """A hand-over. ``writes``: pairs of a unit and its new CPUs, in the order of the writes. ``starting``: the shared and reserved slices
+    that start first, with their CPUs. ``stopped``: the exclusive slices that do not run, with the CPUs with which they would start.
 
     ``placed``: the unmanaged units that Corral gives CPUs. ``confined``: the placed units that get the shared CPUs. ``rivals``: the CPUs
     that the other unmanaged control groups request.
@@ -62,7 +62,7 @@ def plan_moves(wanted: Wanted, seen: Observation, context: Context) -> Moves:
     # A request for CPUs that a partition has is in vain: a shared slice gets none of them by its write until the partition releases them.
     requested = {one.name: one.requested & one.cpus for one in seen.unmanaged}
     for unit, state in seen.units.items():
-        # If systemd has read other CPUs from a file, it sets these CPUs once it looks at the unit, and the present request ends.
+        # If systemd has read other CPUs from a file, systemd sets the file's CPUs once it looks at the unit, and the present request ends.
         asked = (state.cpus.requested or cpuset.EMPTY) & by_files.get(unit, wanted.online)
         requested[unit] = asked if is_exclusive(unit) else asked & (state.cpus.effective or cpuset.EMPTY)
     requested.update({unit: cpus for unit, cpus in stopped.items() if unit in wanted.now}, **starting)
@@ -86,8 +86,8 @@ def claims(
 ) -> dict[str, t.Optional[frozenset[int]]]:
     """The CPUs that each unit has, or gets without a write of Corral's; None for a unit that does not run.
 
-    These are the CPUs in force, the CPUs in ``by_files``, and the CPUs that a shared or reserved slice requests and gets later: once it is
-    no longer a partition (the first step of the plan), or once a partition releases them (from kernel 7.0 on).
+    The result has the CPUs in force, the CPUs in ``by_files``, and the CPUs that a shared or reserved slice requests and gets later: when
+    the slice is no longer a partition (the first step of the plan), or when another partition releases the CPUs (from kernel 7.0 on).
     """
     kept = (
         (seen.units[unit].cpus.effective or cpuset.EMPTY) & cpus
@@ -109,7 +109,7 @@ def refused_in(
 ) -> frozenset[str]:
     """The unmanaged units whose change of CPUs failed a short time ago: systemd may have stopped such a unit, and left processes.
 
-    A unit that requests CPUs which an exclusive slice is about to get is left out: it is tried again at once, since the slice needs them.
+    A unit that requests CPUs which an exclusive slice is about to get is left out: the slice needs the CPUs, so this plan tries again.
     """
     gains = cpuset.EMPTY.union(*(cpus - (now[unit] or cpuset.EMPTY) for unit, cpus in wanted.exclusive.items()))
     attempts = {
@@ -125,9 +125,9 @@ def placed_in(
 ) -> dict[str, handover.Slice]:
     """The unmanaged units that Corral gives CPUs, as slices of the hand-over.
 
-    With ``cpu.unmanaged: confine`` they get the shared CPUs. Otherwise the units that Corral confined earlier and that still request CPUs
-    get the CPUs of cpus_left(). To clear AllowedCPUs= would leave cpuset.cpus as it is, and the old request would keep the next slice
-    from being a partition.
+    With ``cpu.unmanaged: confine`` these units get the shared CPUs. Otherwise the units that Corral confined earlier and that still request
+    CPUs get the CPUs of cpus_left(). To clear AllowedCPUs= would not change cpuset.cpus, and the old request would keep the next slice from
+    being a partition.
     """
     found = {}
     for one in seen.unmanaged:
@@ -141,7 +141,7 @@ def placed_in(
 
 
 def stopped_unmanaged(wanted: Wanted, seen: Observation, context: Context) -> list[handover.Slice]:
-    """The unmanaged units that do not run, and would start with exclusive CPUs that Corral set for them while they ran.
+    """The unmanaged units that do not run, and would start with exclusive CPUs that Corral set while the units ran.
 
     A tick takes these CPUs back. Until then, or as long as ticks change nothing, such a unit can start at any moment.
     """
@@ -164,7 +164,7 @@ def cpus_left(unit: str, wanted: Wanted, seen: Observation, context: Context) ->
 def started_on(wanted: Wanted, seen: Observation) -> dict[str, frozenset[int]]:
     """The shared and reserved slices that do not run, with CPUs that no exclusive slice has now.
 
-    They are started first: systemd may have read their files long ago, and would start them on CPUs that other slices have got since.
+    The plan starts these slices first: systemd may have read their files long ago, and would give them CPUs that other slices got later.
     """
     own = (state.now() for unit, state in seen.units.items() if is_exclusive(unit))
     taken = frozenset().union(*(cpus or () for cpus in own))
@@ -178,7 +178,7 @@ def started_on(wanted: Wanted, seen: Observation) -> dict[str, frozenset[int]]:
 
 
 def stopped_with_cpus(wanted: Wanted, seen: Observation) -> dict[str, frozenset[int]]:
-    """The exclusive slices that do not run, with the CPUs that were set for them earlier, with which they would start.
+    """The exclusive slices that do not run, with the CPUs with which they would start: these CPUs were set earlier.
 
     systemd can start such a slice at any moment. So these CPUs count as in use until other CPUs are set for the slice.
     """
@@ -193,14 +193,14 @@ def with_moves(
     seen: Observation,
     wanted: Wanted,
 ) -> tuple[Change, ...]:
-    """The changes with the steps of the hand-over, and with the steps of partitions in their order among these.
+    """The changes with the steps of the hand-over and the steps of partitions, all in one order.
 
-    A slice becomes a partition after it got its CPUs, and ends as a partition before it shares them. So partitions end first, then
-    missing slices start, then come the moves; a partition is made after the last move of its slice. The partitions of slices that
-    keep CPUs of their own end last.
+    A slice becomes a partition after it got its CPUs, and ends as a partition before it shares its CPUs. So partitions end first, then
+    missing slices start, then come the moves; a partition is made after the last move of its slice. The partitions of slices that keep
+    exclusive CPUs end last.
     """
-    # Some slices have the right CPUs in force and no move: they request more CPUs than they have, another slice still has CPUs that
-    # they would request, or they do not run and would start with their own CPUs. Their request is written after all moves.
+    # Slices whose CPUs differ, but which the hand-over does not move. The slice requests more CPUs than it has, or requests CPUs that
+    # another slice still has, or does not run and would start with the CPUs of its files. These requests are written after all moves.
     left = seen.units.keys() - starting.keys() - {unit for unit, dummy in moves}
     asking = [(one.subject, wanted.now[one.subject]) for one in changes if is_in_force(one) and one.subject in left]
     running = {unit for unit, dummy in asking if seen.units[unit].exists}
@@ -235,7 +235,7 @@ def steps_of_moves(
         if unit not in (*starting, *last) and unit not in running and described(unit):
             mine = started_with(unit, cpus, seen, index * MOVE + START, index * MOVE + SET)
         else:
-            # Unmanaged units come and go.
+            # optional: an unmanaged unit may stop at any moment
             mine = [assigned(unit, cpus, index * MOVE + SET)._replace(optional=unit not in seen.units)]
         steps[unit] = [*steps.get(unit, []), *mine]
         last[unit] = index * MOVE
@@ -248,12 +248,12 @@ def assigned(unit: str, cpus: frozenset[int], order: int) -> Step:
 
 
 def is_in_force(change: Change) -> bool:
-    """Whether a change is about a unit's CPUs in force: then its steps come from the hand-over."""
+    """Whether a change is about a unit's CPUs in force. The steps of such a change come from the hand-over."""
     return change.property in LIVE_PROPERTIES and change.verdict == DRIFT
 
 
 def carried(changes: t.Iterable[Change], steps: dict[str, list[Step]], wanted: Wanted) -> tuple[Change, ...]:
-    """The changes with the steps of their units."""
+    """The changes, each with the steps of the hand-over for its unit."""
     result = []
     for change in changes:
         if is_in_force(change):
@@ -264,8 +264,8 @@ def carried(changes: t.Iterable[Change], steps: dict[str, list[Step]], wanted: W
             change = change._replace(steps=(*own, *(one for one in change.steps if one.key not in known)))
         result.append(change)
     if steps and result:
-        # Some slices move without an item of their own: other slices pass through their CPUs, or they only request CPUs that they
-        # have. Another item carries the steps of these moves.
+        # Some slices move without an item of drift: other slices pass through their CPUs, or the slices only request CPUs that they have.
+        # The first item with steps carries the steps of these moves.
         rest = [step for leftover in steps.values() for step in leftover]
         index = next((index for index, change in enumerate(result) if change.steps), 0)
         result[index] = result[index]._replace(steps=(*result[index].steps, *rest))
@@ -275,11 +275,10 @@ def carried(changes: t.Iterable[Change], steps: dict[str, list[Step]], wanted: W
 def reduced_requests(seen: Observation, wanted: Wanted) -> dict[str, frozenset[int]]:
     """The exclusive slices that request CPUs which they do not have, each with the CPUs that it is to request instead.
 
-    Such a request comes from an administrator. If another slice with a requested CPU is a partition, it may keep the
-    CPU until the partition ends; then the requesting slice gets the CPU, while processes of the other slice still run
-    there. A slice that has none of its requested CPUs runs on CPUs of other slices: it is to request the wanted CPUs
-    that it alone has. If there are none, it is to request just its wanted CPUs, and a partition that has these CPUs and
-    is about to end releases them first.
+    Such a request comes from an administrator. A partition of another slice may keep a requested CPU until the partition ends. Then the
+    requesting slice gets the CPU, while processes of the other slice still run there. A slice that has none of its requested CPUs runs on
+    CPUs of other slices: the slice is to request the wanted CPUs that it alone has. If there are no such CPUs, it is to request just its
+    wanted CPUs, and a partition that has these CPUs and is about to end releases them first.
     """
     has = {unit: state.now() or state.at_start(unit) for unit, state in seen.units.items()}
     found: dict[str, frozenset[int]] = {}
@@ -307,8 +306,8 @@ def reduced_requests(seen: Observation, wanted: Wanted) -> dict[str, frozenset[i
 def others_by_files(wanted: Wanted, seen: Observation) -> dict[str, frozenset[int]]:
     """The units whose files have other CPUs than the unit requests and is to have, each with the files' CPUs.
 
-    systemd may have read such a file since, and then sets the file's CPUs once it looks at the unit or at a unit beside it. A write of the
-    right CPUs makes systemd forget the file's CPUs, unless another author's file overrides that write.
+    systemd may have read such a file already, and then sets the file's CPUs once it looks at the unit or at a unit beside it. A write of
+    the right CPUs makes systemd forget the file's CPUs, unless another author's file overrides that write.
     """
     found = {}
     for unit, cpus in wanted.now.items():
@@ -340,21 +339,21 @@ def without_set_property(unit: str, steps: list[Step], wanted: Wanted, seen: Obs
         step._replace(order=order, reload=False)
         for step in unit_property.removal(unit, "AllowedCPUs", state.settings, CPUS, order)
     ]
-    # If systemd reads its files between write and removal, it has the persistent file's CPUs in memory again: the write is repeated.
+    # systemd may read its files between write and removal, and has the persistent file's CPUs again: so the write is repeated.
     again = [steps[index - 1]._replace(order=order + 1)] if removal and index else []
     return [*steps[:index], *removal, *again, *steps[index:]]
 
 
 def requests_no_cpus(state: UnitState) -> bool:
-    """Whether a unit requests no CPUs now: it does not run, or systemd has not loaded its files.
+    """Whether a unit requests no CPUs now: the unit does not run, or systemd has not loaded its files.
 
-    A control group alone does not show that the unit runs: set-property makes one without a start (see UnitState.runs).
+    A control group does not show that the unit runs: set-property makes a control group without a start (see UnitState.runs).
     """
     return not (state.exists and state.cpus.requested)
 
 
 def started_with(unit: str, cpus: frozenset[int], seen: Observation, first: int, second: int) -> list[Step]:
-    """The steps that start a slice and set its CPUs. If files (of others too) assign more CPUs, the CPUs are set before the start."""
+    """The steps that start a slice and set its CPUs. If files (also of others) assign more CPUs, the CPUs are set before the start."""
     state = seen.units.get(unit)
     by_files = systemd.merged_cpus(state.settings) if state is not None and requests_no_cpus(state) else None
     start, assignment = (second, first) if by_files and by_files - cpus else (first, second)
@@ -364,12 +363,12 @@ def started_with(unit: str, cpus: frozenset[int], seen: Observation, first: int,
 def placed_partition(
     change: Change, last: t.Mapping[str, int], order: int, wanted: Wanted, reduced: t.Container[str]
 ) -> tuple[Step, ...]:
-    """The steps of a partition's change in their order. ``last``: the order number of each slice's last move. ``order``: a number after
-    all moves. ``reduced``: the slices that first request fewer CPUs.
+    """The steps of a partition's change in their order. ``last``: the order number of each slice's last move. ``order``: a number after all
+    moves. ``reduced``: the slices that first request fewer CPUs.
 
-    A partition that releases CPUs ends before other slices get them. A partition whose slice keeps CPUs of its own (in
-    a profile without partitions) ends after all moves: until then it keeps off processes whose cpuset has no online
-    CPU. The kernel lets such processes run on all CPUs that no partition has.
+    A partition that releases CPUs ends before other slices get these CPUs. A partition whose slice keeps exclusive CPUs (in a profile
+    without partitions) ends after all moves: until then the partition keeps off processes whose cpuset has no online CPU. The kernel lets
+    such processes run on all CPUs that no partition has.
     """
     unit, is_invalid = change.subject, "invalid" in (change.actual or "")
     ended = UNMADE if is_invalid and unit in reduced else ENDED
@@ -379,6 +378,6 @@ def placed_partition(
         position = order + MOVE + MADE if unit in wanted.now and is_exclusive(unit) and not is_invalid else ended
     made = tuple(step._replace(order=position) for step in change.steps)
     if made and unit in wanted.partitions and unit in last and is_invalid:
-        # When an invalid partition requests other CPUs, kernel 6.12 keeps its previous CPUs from every control group.
+        # If an invalid partition requests other CPUs, kernel 6.12 keeps the partition's previous CPUs from every control group.
         made = (made[0]._replace(value=MEMBER, order=ended), *made)
     return made

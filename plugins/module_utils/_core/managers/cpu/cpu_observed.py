@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The slice tree as the cpu manager observes it, and as it is wanted."""
+"""The observed slice tree, and the wanted CPUs of the tree."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ...model.workload.grants import is_exclusive, workload_of
 NAME = slices.MANAGER
 TARGET = "slices.target"
 IN_BOOT = "StartupAllowedCPUs"
-CPUSET = "cpuset"  # the controller
+CPUSET = "cpuset"  # the name of the controller
 
 
 class UnitState(NamedTuple):
@@ -34,17 +34,17 @@ class UnitState(NamedTuple):
 
     exists: bool
     cpus: cgroup.Cpus
-    partition: t.Optional[str]  # None where the kernel has no such file
+    partition: t.Optional[str]  # None if the kernel has no such file
     dropin: t.Optional[str]  # the text of Corral's drop-in
-    settings: tuple[Setting, ...]  # what files assign to AllowedCPUs=
+    settings: tuple[Setting, ...]  # the values that files assign to AllowedCPUs=
     populated: bool = True  # read only for slices with exclusive CPUs
-    by_systemd: tuple[Setting, ...] = ()  # what files assign to CPUSetPartition=
+    by_systemd: tuple[Setting, ...] = ()  # the values that files assign to CPUSetPartition=
     mask: str = ""  # the file that masks the unit
-    in_boot: tuple[Setting, ...] = ()  # what files assign to StartupAllowedCPUs=
-    # Of exclusive slices that are no longer wanted:
+    in_boot: tuple[Setting, ...] = ()  # the values that files assign to StartupAllowedCPUs=
+    # The following fields are read only for exclusive slices that are no longer wanted.
     processes: tuple[str, ...] = ()  # some of the slice's processes
     awaited: bool = False  # whether a unit that runs elsewhere is to start in the slice
-    has_holder: bool = False  # whether the unit that holds its workload's grant is active, or is about to be
+    has_holder: bool = False  # whether the unit for the grant of the slice's workload is active, or about to be
 
     def now(self) -> t.Optional[frozenset[int]]:
         """The CPUs of the unit's processes; None if the unit does not exist, or is empty and requests no CPUs."""
@@ -56,7 +56,7 @@ class UnitState(NamedTuple):
 
     @property
     def runs(self) -> bool:
-        """Whether the unit runs. An empty control group that requests no CPUs is no proof: set-property makes one without a start."""
+        """Whether the unit runs. An empty control group without requested CPUs is no proof: set-property makes such a group."""
         return self.exists and (self.populated or bool(self.cpus.requested))
 
     def at_start(self, unit: str) -> frozenset[int]:
@@ -66,8 +66,8 @@ class UnitState(NamedTuple):
 
 class Observation(NamedTuple):
     """The slice tree as observed. ``rest``: the CPUs that the kernel leaves to control groups without a cpuset. ``foreign``: the CPUs of
-    partitions that are not Corral's. ``target``: Corral's drop-in of slices.target. ``stopped``: unmanaged units that do not run and would
-    start with CPUs that Corral set earlier. ``without_cpusets``: slices with Corral's drop-ins have no cpuset, since the controller is off.
+    partitions that are not Corral's. ``target``: Corral's drop-in of slices.target. ``stopped``: unmanaged units that do not run and
+    would start with CPUs that Corral set earlier. ``without_cpusets``: slices with Corral's drop-ins have no cpuset (controller off).
     """
 
     units: dict[str, UnitState]
@@ -80,10 +80,10 @@ class Observation(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """The CPUs of each unit: ``now`` in force, and ``persistent`` in files. Only ``now`` has the grants of ``hold: running``.
+    """The CPUs of each unit: ``now`` in force, and ``persistent`` in files. Only ``now`` has the CPUs of workloads with ``hold: running``.
 
-    ``partitions``: the kind of each slice that is to be a partition. ``confine``: whether unmanaged units get the shared CPUs.
-    ``at_boot``: the CPUs of isolcpus=. ``by_run``: whether a workload has ``hold: running``, so that ``now`` may differ from the files.
+    ``partitions``: the kind of each slice that is to be a partition. ``confine``: whether unmanaged units get the shared CPUs. ``at_boot``:
+    the CPUs of isolcpus=. ``by_run``: whether a workload has ``hold: running``, so that ``now`` may differ from the files.
     """
 
     now: dict[str, frozenset[int]]
@@ -102,7 +102,7 @@ class Wanted(NamedTuple):
 
 
 def observe(host: Host, wanted: Wanted, changed: t.Iterable[str]) -> Observation:
-    """The slice tree as observed: by files of the kernel and systemd, no command. ``changed``: the units that Corral gave CPUs."""
+    """The slice tree as observed: by files of the kernel and systemd, without a command. ``changed``: the units that Corral gave CPUs."""
     top = cgroup.top_level(host)
     left = slices.left_over(wanted.now, dict.fromkeys((*top, *systemd.slices_with_dropins(host, EXCLUSIVE_PREFIX))))
     observed = list(dict.fromkeys((*wanted.now, *wanted.persistent, *left)))
@@ -131,14 +131,14 @@ def observe(host: Host, wanted: Wanted, changed: t.Iterable[str]) -> Observation
     running = {*units, *(one.name for one in unmanaged if one.populated or one.requested)}
     stopped = {unit: cpus_set_live(host, unit) for unit in changed if unit not in running and group_of(unit) == unit}
     stopped = {unit: cpus for unit, cpus in stopped.items() if cpus}
-    # systemd switches the controller on for the first unit with AllowedCPUs=, and does not check later whether it is still on.
+    # systemd switches the controller on for the first unit with AllowedCPUs=, and does not check later whether the controller is on.
     lacking = any(one.exists and one.dropin is not None and one.cpus.requested is None for one in units.values())
     lacking = lacking and cgroup.offers(host, CPUSET) and CPUSET not in cgroup.delegated(host, cgroup.ROOT)
     return Observation(units, unmanaged, rest, foreign, host.read(dropin(TARGET, NAME)), stopped, lacking)
 
 
 def cpus_set_live(host: Host, unit: str) -> frozenset[int]:
-    """The CPUs in systemd's live file of a unit, with which the unit starts again; systemd removes the live file of a transient unit."""
+    """The CPUs in systemd's live file of a unit, with which the unit starts again. systemd removes the live file of a transient unit."""
     live = unit_property.control_file(unit, "AllowedCPUs", runtime=True)
     return unit_property.cpus_of_file(live, host.read(live))
 

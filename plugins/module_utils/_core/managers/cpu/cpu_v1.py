@@ -38,20 +38,20 @@ NOT_KEPT = f"cgroup v1: {BOOT} alone brings the pools' CPUs back after a reboot:
 
 
 class Mirror(NamedTuple):
-    """One unit as observed: the CPUs of its directory, and the numbers of its processes on the CPUs of other directories."""
+    """One unit as observed: the CPUs of the unit's directory, and how many of its processes are in directories with other CPUs."""
 
     cpus: cgroup.Cpus
     outside: dict[frozenset[int], int]
 
     def now(self) -> t.Optional[frozenset[int]]:
-        """Every CPU that a process of the unit may run on; None where there is neither directory nor process."""
+        """Every CPU that a process of the unit may run on; None if the unit has neither a directory nor a process."""
         if self.cpus.effective is None and not self.outside:
             return None
         return (self.cpus.effective or frozenset()).union(*self.outside)
 
 
 class ObservedSlicesV1(NamedTuple):
-    """The tree as observed; ``boots``: corral-boot.service is enabled."""
+    """The tree as observed; ``boots``: whether corral-boot.service is enabled."""
 
     units: dict[str, Mirror]
     unmanaged: tuple[Unmanaged, ...]
@@ -63,13 +63,13 @@ def plan(host: Host, context: Context, wanted: t.Mapping[str, frozenset[int]]) -
     if not cgroup_v1_cpuset.mounted(host):
         reason = "neither cgroup v2 nor the cpuset controller of v1 is mounted at its place"
         return slices.unreadable(reason, cgroup.CPUSETS)
-    # PID 1 first: after its move the processes that it starts stay off the CPUs that other slices are about to get.
+    # PID 1 first: after this move the processes that PID 1 starts stay off the CPUs that other slices are about to get.
     wanted = {unit: wanted[unit] for unit in sorted(wanted, key=lambda unit: unit != SCOPE)}
     return decide(context.pools, wanted, observe(host, wanted, context.profile))
 
 
 def observe(host: Host, wanted: t.Mapping[str, frozenset[int]], profile: Profile) -> ObservedSlicesV1:
-    """The tree as observed: by kernel files, no command."""
+    """The tree as observed: by kernel files, without a command."""
     units = {}
     for unit in (*wanted, *slices.left_over(wanted, [ISOLATED_SLICE])):
         outside: dict[frozenset[int], int] = {}
@@ -92,7 +92,7 @@ def topmost(host: Host) -> frozenset[int]:
 
 
 def decide(pools: Pools, wanted: t.Mapping[str, frozenset[int]], seen: ObservedSlicesV1) -> Part:
-    """The changes that make the tree as wanted."""
+    """The changes that give each unit's directory the wanted CPUs, and move the unit's processes there."""
     moving = slices.handover_slices(wanted, {unit: mirror.now() for unit, mirror in seen.units.items()})
     steps: dict[str, list[Step]] = {}
     order = 0
@@ -104,10 +104,10 @@ def decide(pools: Pools, wanted: t.Mapping[str, frozenset[int]], seen: ObservedS
         change = change_of(unit, cpus, seen.units[unit])
         if change is not None:
             order += 1
-            # A change without a move gets a step too: the processes of a unit may have the right CPUs while its directory has not.
+            # A change without a move gets a step too: the unit's processes may have the right CPUs while its directory has other CPUs.
             changes.append(change._replace(steps=tuple(steps.pop(unit, [step_of(unit, cpus, order)]))))
     if changes:
-        # Moves without an item of their own belong to the first item.
+        # The first item carries the steps of moves without an item.
         rest = [step for leftover in steps.values() for step in leftover]
         changes[0] = changes[0]._replace(steps=(*changes[0].steps, *rest))
     return Part(
@@ -133,7 +133,7 @@ def step_of(unit: str, cpus: frozenset[int], order: int) -> Step:
 
 
 def change_of(unit: str, cpus: frozenset[int], mirror: Mirror) -> t.Optional[Change]:
-    """The change of a unit: of its directory's CPUs, else of the place of its processes in other directories.
+    """The change of a unit whose directory has other CPUs than wanted, or else whose processes are in directories with other CPUs.
 
     A process in another directory with the same CPUs is in sync: most processes of system.slice are in the directory of PID 1.
     """
@@ -159,7 +159,7 @@ def change_of(unit: str, cpus: frozenset[int], mirror: Mirror) -> t.Optional[Cha
 
 
 def problems(wanted: t.Container[str]) -> tuple[Problem, ...]:
-    """Problems of a profile that v1 cannot carry out."""
+    """The problems of a profile that Corral cannot apply on v1."""
     if SCOPE in wanted:
         return ()
     message = f"on cgroup v1 all that systemd starts begins on PID 1's CPUs: add {SCOPE}"

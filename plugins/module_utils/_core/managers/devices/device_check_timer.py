@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The timer of the commands that check the health of devices, and whether its passes end.
+"""The timer of the commands that check the health of devices, and an item of drift if no pass of the timer ends.
 
 The passes are in pipeline/run_device_checks.py. A failed check of a workload's device is drift of the devices manager.
 """
@@ -41,7 +41,7 @@ WRITES = OWN.writes(STATUS_FILES)
 
 
 def plan(host: Host, context: Context) -> Part:
-    """The manager's part of the plan; without checks in the profile it removes the results of earlier passes."""
+    """The manager's part of the plan; without checks in the profile the plan removes the results of earlier passes."""
     checks = [check for dummy, check in device_checks.checked(context.profile.devices)]
     if not checks:
         return Part(pass_timer.stale(host, OWN, STATUS_FILES), frozenset())
@@ -60,7 +60,7 @@ def status_files(dummy_host: Host) -> tuple[str, ...]:
 
 
 def key_of(dummy_change: Change, declared: Profile) -> str:
-    """The profile's key for a change: that of the first check."""
+    """The profile's key for a change: the key of the first check."""
     indexes = (index for index, resource in enumerate(declared.devices) if resource.check is not None)
     return next((f"devices[{index}].check" for index in indexes), "devices")
 

@@ -3,10 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The drivers of PCI functions that workloads have: bound for a workload, and restored afterwards.
-
-A part of the devices manager.
-"""
+"""The drivers of PCI functions: bound for the time of a grant, restored afterwards. A part of the devices manager."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ if t.TYPE_CHECKING:
 
 
 def driver_changes(held: Held, *, starting: bool) -> list[Change]:
-    """The changes that bind the PCI functions of granted devices to another driver, before a unit may open them."""
+    """The changes that bind PCI functions of granted devices to another driver before a unit may open a function."""
     changes = []
     for device in flat(held.devices):
         for address, driver in device.unbound if device.bind and not device.unhealthy else ():
@@ -34,7 +31,7 @@ def driver_changes(held: Held, *, starting: bool) -> list[Change]:
 
 
 def given_back(address: str) -> Change:
-    """The change that restores the driver of a PCI function that no workload has any more, once no unit may open it."""
+    """The change that restores a PCI function's driver after the grant, once no unit may open the function."""
     step = make_step.driver(f"{PCI}/{address}", None, TAKE, BOUND, optional=True)
     reason = "no workload has it any more"
     folder = make_step.folder(FOLDER, TAKE, ENDED + 1)

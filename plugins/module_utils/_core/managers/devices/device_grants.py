@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The devices manager: it delivers granted devices to units and containers, and takes them back when the grant ends.
+"""The devices manager: it delivers granted devices to units and containers, and takes the devices back when the grant ends.
 
-The grants are decided before (model/workload/device_placement.py). All files are in /run: a boot begins without them, and
+The grants are decided before (model/workload/device_placement.py). All files are in /run: a boot begins without these files, and
 corral-boot.service delivers lasting grants again. While a device of a running workload is missing, nothing changes for the workload.
 """
 
@@ -56,8 +56,8 @@ LEFT_BEHIND = re.compile(r"\.(.*)\.corral")
 
 
 class ObservedDevices(NamedTuple):
-    """The delivered devices. ``files``: the environment files by path. ``lists``: DeviceAllow= of their units. ``specs``: the CDI specs
-    by path. ``bound``: PCI functions that Corral bound. ``numbers``: device numbers of files, as below /sys/dev; None in a snapshot.
+    """The delivered devices. ``files``: the environment files by path. ``lists``: DeviceAllow= by unit. ``specs``: the CDI specs by path.
+    ``bound``: PCI functions that Corral bound. ``numbers``: device numbers of files, as below /sys/dev; None in a snapshot.
     """
 
     files: t.Mapping[str, t.Optional[str]]
@@ -86,12 +86,12 @@ class UnitDevices(NamedTuple):
 
 
 def plan(host: Host, context: Context) -> Part:
-    """The devices manager's part of the plan; nothing on a node where no device was ever granted."""
+    """The devices manager's part of the plan; an empty part on a node where no device was ever granted."""
     found = context.workloads
-    ends = context.profile.cpu is None  # Then all grants end, even while workloads run (see the workloads manager).
+    ends = context.profile.cpu is None  # without ``cpu`` all grants end, even of running workloads
     granted = [grant for grant in context.grants if grant.devices and not ends]
     names = host.names(FOLDER)
-    # The environment file of an ended grant may have been removed by hand: the unit's list is taken back nevertheless.
+    # Even if the environment file of an ended grant was removed by hand, the unit's device list is restored.
     before = [grant for grant in found.checkpoint.grants if grant.devices] if found is not None else []
     ended = {device_delivery.env_file(one.workload, one.unit) for one in before} | files_of_lists(host)
     runs = {} if ends else device_lists.without_grant(host, before)
@@ -126,7 +126,7 @@ def observe(
     specs: t.Mapping[str, t.Optional[str]],
     ended: t.Collection[str] = (),
 ) -> ObservedDevices:
-    """The delivered devices as observed, and the units that have or are to have devices. ``ended``: files that may be gone already."""
+    """The delivered devices as observed, of all units that have or get devices. ``ended``: environment files of ended grants."""
     # A temporary file that a killed writer left is removed with the file itself (Host.remove).
     names = dict.fromkeys(LEFT_BEHIND.sub(r"\1", name) for name in names)
     paths = [f"{FOLDER}/{name}" for name in names if name.endswith(device_delivery.ENDING)]
@@ -148,8 +148,7 @@ def numbers_of(
 ) -> dict[str, str]:
     """The device numbers of the files of granted devices, and of the files that units may open by their paths.
 
-    A granted device that is not found any more may still have its file, for example after the removal of its link or
-    spec.
+    If a granted device is no longer found, its file may still exist, for example after the removal of its link or spec.
     """
     held = {one.id: one for grant in granted for one in grant.devices}
     known = [one for several in devices.values() for one in several if one.id in held]
@@ -158,18 +157,18 @@ def numbers_of(
     paths += [entry.split()[0] for one in lists for entry in one.now if entry.startswith("/dev/")]
     found = {path: host.device(path) for path in dict.fromkeys(paths)}
     for one in lost:
-        # If the place of the lost device is known, it tells whether the file belongs to another device by now.
+        # If a lost device's sysfs folder or PCI address is known, a file with another folder or address belongs to another device.
         places = set(filter(is_place, one.keys))
         for path in one.files if places else ():
             if path.startswith(device_delivery.VFIO_FOLDER):
-                continue  # The file of an IOMMU group, whose places are PCI functions.
+                continue  # a VFIO file belongs to an IOMMU group, not to a function
             if device_files.device_file(host, path).location not in {"", *places}:
                 found[path] = None
     return {path: number for path, number in found.items() if number is not None}
 
 
 def as_optional(step: Step) -> Step:
-    """The step as an optional step: its failure is drift, which the next observation finds."""
+    """The step as an optional step: a failure of the step is drift, which the next observation finds."""
     return step._replace(optional=True)
 
 
@@ -192,7 +191,7 @@ def listed(host: Host, files: systemd.UnitFiles, unit: str) -> UnitDevices:
 
 
 def sorts_after(file: str, control: str) -> bool:
-    """Whether a drop-in is read after systemd's own file of a property."""
+    """Whether systemd reads a drop-in after its own file of a property."""
     return ".d/" in file and file.rpartition("/")[2] > control.rpartition("/")[2]
 
 
@@ -216,7 +215,7 @@ def decide(
     needed = numbers_of_starting(found, delivered.values(), seen)
     undeclared = {one.id: one for one in devices.get("", ())}
     for path, several in delivered.items():
-        # A unit that is about to start does not start without its list; for any other unit the next tick asks systemd again.
+        # If a step fails, a unit that is about to start does not start; for any other unit the next tick asks systemd again.
         starting = is_starting(found, several)
         for grant, held in several:
             changes += missing(grant, inventory.devices if inventory else {}, undeclared)
@@ -236,7 +235,7 @@ def decide(
     for path in sorted(set(seen.files) - kept):
         changes += taken_back(path, seen)
     in_use = {key for grant in granted for one in grant.devices for key in one.keys}
-    # The functions of a run without a grant are not known, and the run may not have their IOMMU group open right now.
+    # While a run without a grant exists, no function is released: the run may use any function, even if it has no VFIO file open now.
     unused = [] if runs else [address for address in seen.bound if address not in in_use]
     changes += map(device_drivers.given_back, unused)
     rows = device_specs.wanted_rows(granted, devices, seen.specs, hooks)
@@ -246,7 +245,7 @@ def decide(
 def numbers_of_starting(
     found: t.Optional[Workloads], delivered: t.Iterable[t.Sequence[Holder]], seen: ObservedDevices
 ) -> set[t.Optional[str]]:
-    """The device numbers that starting units get: a unit does not start if systemd leaves one of them open to another unit."""
+    """The device numbers that starting units get: such a unit does not start if systemd leaves one of its devices open to another unit."""
     numbers = seen.numbers or {}
     sole = (one for several in delivered if is_starting(found, several) for one in several)
     entries = (device_delivery.allowed(flat(one.held.devices), numbers, seen.bound) for one in sole)
@@ -262,14 +261,14 @@ def is_starting(found: t.Optional[Workloads], several: t.Sequence[Holder]) -> bo
 def missing(
     grant: Grant, devices: t.Mapping[str, tuple[Device, ...]], undeclared: t.Mapping[str, Device]
 ) -> list[Change]:
-    """The items of granted devices that are gone or unhealthy. The workload keeps such a device, and no other workload gets it.
+    """The items of granted devices that are gone or unhealthy. The workload keeps such a device, and no other workload gets the device.
 
-    ``undeclared``: the devices that no resource has any more. A run keeps such a device until it stops.
+    ``undeclared``: the devices that no longer belong to a resource. A run keeps such a device until the run stops.
     """
     found = {}
     for one in grant.devices:
         if one.resource not in devices:
-            continue  # The resource is no longer declared: the workload keeps the device until it stops.
+            continue  # The resource is no longer declared: the workload keeps the device until the workload stops.
         there = next((device for device in devices.get(one.resource, ()) if device.id == one.id), None)
         elsewhere, back = undeclared.get(one.id), "bring it back"
         if there is not None:
@@ -299,12 +298,12 @@ def bound_then(
     seen: ObservedDevices,
     devices: t.Mapping[str, tuple[Device, ...]],
 ) -> t.Sequence[Setting]:
-    """BindPaths= of a unit, as if the workloads manager's drop-in were in place: a missing drop-in is drift of that manager."""
+    """BindPaths= of a unit, as if the unit had the workloads manager's drop-in: a missing drop-in is drift of the workloads manager."""
     there = seen.lists.get(grant.unit)
     if there is None or need is None or not device_allow.is_private(there.private):
         return there.bound if there else ()
     if need.workload.template and f"/{grant.unit}.d/" in there.private[-1].file:
-        return there.bound  # The drop-in is that of all instances.
+        return there.bound  # the template's drop-in serves all instances
     own = dropin(need.workload.template or need.workload.pattern, workload_units.NAME)
     others = [item for item in there.bound if item.file != own]
     paths = device_delivery.paths_of(need.device_resources, devices, () if need.workload.template else grant.devices)
@@ -323,7 +322,7 @@ def of_files(
 ) -> dict[str, list[Holder]]:
     """The grants by their environment files.
 
-    A unit has several while it still runs under an earlier name of its workload. First comes the ``declared`` name, for the next start.
+    A unit that still runs under an earlier name of its workload has two grants. The grant of a workload in ``declared`` is first.
     """
     found: dict[str, list[Holder]] = {}
     for grant in sorted(granted, key=lambda one: one.workload not in declared):
@@ -341,7 +340,7 @@ def given(
     needed: t.AbstractSet[t.Optional[str]],
     bound: t.Sequence[Setting],
 ) -> list[Change]:
-    """The changes of a unit's environment ``files``, which name the devices of the first grant, and of its list, for all grants.
+    """The changes of a unit's environment ``files``, which name the devices of the first grant, and of its device list for all grants.
 
     ``needed``: the device numbers that starting units get. ``bound``: the unit's settings of BindPaths=.
     """
@@ -363,12 +362,12 @@ def given(
         changes, change = [optional_but_takes(one) for one in changes], optional_but_takes(change, must=must)
     changes += [change] if change is not None else []
     changes += [left_out_change(grant.unit, entry) for entry in there.left_out]
-    # Both links and files must be visible: a link leads nowhere without its file.
+    # Links and files must both be visible to the unit: a link leads nowhere without its file.
     return changes + hidden_change(grant.unit, there, device_delivery.names_of(flat(own.devices)), bound)
 
 
 def optional_but_takes(change: Change, *, must: bool = True) -> Change:
-    """The change with steps that may fail. With ``must``, the steps that take something away may not fail."""
+    """The change with optional steps, which may fail. With ``must`` the steps that take devices away stay required."""
     steps = (step if must and step.phase == TAKE else as_optional(step) for step in change.steps)
     return change._replace(steps=tuple(steps))
 
@@ -376,9 +375,9 @@ def optional_but_takes(change: Change, *, must: bool = True) -> Change:
 def kept_in_list(
     now: t.Sequence[str], wanted: t.Sequence[str], numbers: t.Mapping[str, str], to_make: t.Collection[str]
 ) -> t.Sequence[str]:
-    """The list between taking and giving: the entries of ``now`` that open only what is ``wanted``; ``now`` itself if these are all.
+    """A unit's device list after the removals and before the additions: the entries of ``now`` that open only ``wanted`` devices.
 
-    Entries of the files ``to_make`` are left out: these files exist only later.
+    If no entry is removed, the result is ``now`` itself. Entries of the files ``to_make`` are left out: these files exist only later.
     """
     codes = {code_of(one, numbers) for one in wanted} | {None}
     later = {one for one in (*now, *wanted) if one.split(maxsplit=1)[0] in to_make}
@@ -390,7 +389,7 @@ def kept_in_list(
 
 
 def code_of(entry: str, numbers: t.Mapping[str, str]) -> t.Optional[str]:
-    """The device number that an entry of a list opens now, as below /sys/dev; None if it is not known."""
+    """The device number that an entry of a device list opens now, as below /sys/dev; None if the number is not known."""
     path = entry.split(maxsplit=1)[0]
     return path[len("/dev/") :] if path.startswith(device_allow.NUMBERS) else numbers.get(path)
 
@@ -403,14 +402,14 @@ def environment_steps(path: str, devices: t.Mapping[str, t.Sequence[Device]], se
 
 
 def environment_change(grant: Grant, path: str, steps: t.Iterable[Step], seen: ObservedDevices) -> Change:
-    """The change of a workload's environment file."""
+    """The change of a workload's environment file, with ``steps``."""
     actual = None if seen.files.get(path) is None else "others, or changed by hand"
     reason = "its environment names what it was granted"
     return Change(NAME, path, "content", actual, shown(grant), reason, path, tuple(steps))
 
 
 def environment_of_another(grant: Grant, path: str) -> Change:
-    """The item of a unit with a backslash in its name for which systemd reads the environment file of another unit with devices."""
+    """The item of a unit with a backslash in its name: systemd reads the environment file of another unit with devices."""
     other = device_delivery.unit_of(path[len(FOLDER) + 1 :])
     reason = f"systemd reads the same environment file for {other}: rename one of the two"
     return Change(
@@ -419,15 +418,15 @@ def environment_of_another(grant: Grant, path: str) -> Change:
 
 
 def wanted_list(seen: UnitDevices, granted: t.Iterable[str]) -> tuple[str, ...]:
-    """DeviceAllow= of a unit: the entries of its own files, and the entries of its grants."""
+    """DeviceAllow= of a unit: the entries that Corral did not write, and the entries for granted devices."""
     given = list(granted)
     return tuple(dict.fromkeys([*seen.own, *given, *([device_allow.MARK] if given else [])]))
 
 
 def allow_change(unit: str, seen: UnitDevices, kept: t.Sequence[str], wanted: t.Sequence[str]) -> t.Optional[Change]:
-    """The change of a unit's list.
+    """The change of a unit's device list.
 
-    An unchanged list is set again if less is ``kept`` meanwhile: then systemd looks up the devices that were bound since.
+    An unchanged list is set again if ``kept`` has fewer entries: then systemd looks up the devices that were bound since.
     """
     if set(seen.now) == set(wanted) and kept is seen.now:
         return None
@@ -436,7 +435,7 @@ def allow_change(unit: str, seen: UnitDevices, kept: t.Sequence[str], wanted: t.
     if set(seen.now) == set(wanted):
         shown_now = "set when a group was bound before"
     elif set(seen.now) ^ set(wanted) == {device_allow.MARK}:
-        shown_now = "without the mark of Corral"  # As an older version set it.
+        shown_now = "without the mark of Corral"  # set by an older version of Corral
     reason = ""
     if seen.hidden_by:
         reason = (
@@ -486,7 +485,7 @@ def taken_back(path: str, seen: ObservedDevices) -> list[Change]:
     text = seen.files[path]
     if unit and device_delivery.given_ids(text):
         steps.append(make_step.file(path, device_delivery.env_text({}), TAKE, TOLD, mode=0o644))
-    # Even if systemd's file of the list was removed by hand: after a reload a running unit may still have the list in the kernel.
+    # A running unit may still have the list in the kernel after a reload, even if systemd's file of the list was removed by hand.
     if there is not None:
         own = "\n".join(there.own)
         steps.append(make_step.unit_property(unit, DEVICE_ALLOW, own, TAKE, OPENED, optional=True))
@@ -498,7 +497,7 @@ def taken_back(path: str, seen: ObservedDevices) -> list[Change]:
 
 
 def lost_grant(name: str, path: str) -> Change:
-    """The item of a run whose grant is lost. Its devices are not guessed, and no other workload gets a device that it may have."""
+    """The item of a run with a lost grant. Corral does not guess the run's devices, and grants no device that the run may have."""
     reason = f"it keeps what it has until it stops, and no other workload gets that: stop {name}, and start it after the next tick"
     return Change(
         NAME, name, "grant", "lost", "devices", reason, path, (), UNCHANGEABLE, "next start", "service restart"
@@ -514,7 +513,7 @@ def shown(grant: Grant) -> str:
 
 
 def key_of(change: Change, declared: Profile) -> str:
-    """The key of a change's workload, if its subject shows the workload: as a unit, the file of a unit, or a name."""
+    """The key of a change's workload, if the change's subject is the workload's name, its unit, or a file of its unit."""
     file = change.subject.rpartition("/")[2] if change.subject.startswith(FOLDER) else ""
     unit = device_delivery.unit_of(file) or change.subject
     name = (file.removesuffix(f".workload{device_delivery.ENDING}") or change.subject.partition(" ")[0]).partition(":")[
@@ -537,7 +536,7 @@ def on_removal(host: Host, removed: t.Container[str], dummy_back: bool) -> tuple
 
 
 def files_of_lists(host: Host) -> set[str]:
-    """The environment files of the units with a list by Corral. The list is marked as Corral's, even if file and checkpoint are gone."""
+    """The environment files of the units whose device list Corral set. An entry marks such a list, even if file and checkpoint are gone."""
     return {device_delivery.env_file("", unit) for unit in device_lists.marked(host)}
 
 

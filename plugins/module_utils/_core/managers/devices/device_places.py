@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The places where the devices manager writes, and the order of its steps."""
+"""The places where the devices manager writes, and the order of the manager's steps."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ WRITES = (
     Place("driver", rf"{PCI}/{device_delivery.PCI_ADDRESS.pattern}", None, volatile=True),
     Place("property", r"[^/]+\.service", rf"{DEVICE_ALLOW}=({ENTRY}(\n{ENTRY})*)?", volatile=True),
 )
-# The depths of make_step.take_and_give(). A unit's environment names a device only while the unit's list has it; a group's VFIO file
-# exists only while one of its functions is bound. Files and folders are removed last: if a run dies before, the next run begins again.
+# The depths of make_step.take_and_give(). A unit's environment names a device only while the unit's list has the device; a group's VFIO
+# file exists only while one of its functions is bound. Files and folders are removed last: if a run dies before, the next run begins again.
 TOLD, OPENED, BOUND, ENDED = range(4)

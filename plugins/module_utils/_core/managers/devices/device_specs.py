@@ -39,13 +39,13 @@ def specs_of(host: Host) -> dict[str, t.Optional[str]]:
 def hooks_of_pods(host: Host, context: Context, specs: t.Mapping[str, t.Optional[str]]) -> dict[str, t.Any]:
     """The hooks that give the containers of pods their limits, by the names of the containers' CDI devices.
 
-    A running pod that is no longer declared keeps its hooks in ``specs``: one of its containers may start again.
+    A running pod that is no longer declared keeps its hooks in ``specs``: a container of the pod may start again.
     """
     found = context.workloads
     needs = {need.workload.name: need for need in found.needs} if found else {}
     pods = [one for one in context.grants if one.workload not in needs or needs[one.workload].workload.containers]
     if not pods or not host.exists(LAUNCHER):
-        return {}  # The hooks run the agent's program.
+        return {}  # a hook runs the agent's program, which is missing here
     from ...model.workload import container_limits
 
     memory = context.topology.machine_memory_kib
@@ -62,7 +62,7 @@ def hooks_of_pods(host: Host, context: Context, specs: t.Mapping[str, t.Optional
 
 
 def hooks_before(grant: Grant, specs: t.Mapping[str, t.Optional[str]]) -> dict[str, t.Any]:
-    """The hooks of a pod's containers as the specs have them."""
+    """The hooks that ``specs`` have for the containers of a pod."""
     pod = f"{device_delivery.cdi_name(grant.workload)}:"
     rows = [row for text in specs.values() for row in device_delivery.spec_of(text).rows.items()]
     return {name: hook for name, edits in rows if name.startswith(pod) for hook in own_hooks(edits)}
@@ -74,7 +74,7 @@ def wanted_rows(
     specs: t.Mapping[str, t.Optional[str]],
     hooks: t.Mapping[str, t.Any],
 ) -> dict[str, dict[str, t.Any]]:
-    """The wanted rows of the CDI specs, by version. A container with a missing device may have no row: then it does not start."""
+    """The wanted rows of the CDI specs, by version. A container with a missing device may have no row: such a container does not start."""
     before = [device_delivery.spec_of(text) for text in specs.values()]
     rows: dict[str, dict[str, t.Any]] = {}
     withheld: set[str] = set()
@@ -88,7 +88,7 @@ def wanted_rows(
 
 
 def with_hooks(rows: dict[str, dict[str, t.Any]], hooks: t.Mapping[str, t.Any]) -> dict[str, dict[str, t.Any]]:
-    """The rows of specs, by version, with the hooks of containers."""
+    """The rows of specs, by version, after the hooks of containers were added."""
     for name, hook in hooks.items():
         version = next((version for version, own in rows.items() if name in own), device_delivery.VERSION)
         own = rows.setdefault(version, {})
@@ -97,7 +97,7 @@ def with_hooks(rows: dict[str, dict[str, t.Any]], hooks: t.Mapping[str, t.Any]) 
 
 
 def fitting(rows: t.Mapping[str, t.Mapping[str, t.Any]]) -> dict[str, dict[str, t.Any]]:
-    """The rows of CDI devices (name: edits) by version. A row whose name or edits need a newer version moves to this version.
+    """The rows of CDI devices (name: edits) by version. A row whose name or edits need a newer version moves to that version.
 
     A row with an invalid name or invalid edits, or without edits, is left out: engines would ignore the whole spec.
     """
@@ -114,7 +114,7 @@ def fitting(rows: t.Mapping[str, t.Mapping[str, t.Any]]) -> dict[str, dict[str, 
 
 
 def without_own_hooks(edits: t.Any) -> dict[str, t.Any]:
-    """The edits of a container without Corral's hook, which is added anew each time. Empty for edits in another form."""
+    """The edits of a container without Corral's hooks, which the caller adds again. Empty if ``edits`` is no mapping."""
     if not isinstance(edits, dict):
         return {}
     hooks = edits.get("hooks")
@@ -124,7 +124,7 @@ def without_own_hooks(edits: t.Any) -> dict[str, t.Any]:
 
 
 def own_hooks(edits: t.Any) -> list[t.Any]:
-    """Corral's hooks among the edits of a container: they set its limits."""
+    """Corral's hooks among the edits of a container: the hooks set the container's limits."""
     hooks = edits.get("hooks") if isinstance(edits, dict) else None
     rows = hooks if isinstance(hooks, list) else []
     return [one for one in rows if isinstance(one, dict) and one.get("path") == LAUNCHER]
@@ -144,7 +144,8 @@ def spec_rows(
 ) -> t.Iterator[tuple[str, str, t.Any]]:
     """The rows of a grant in the CDI specs: the name of a CDI device, the version that it needs, and its edits.
 
-    If a device is missing, the row of ``before`` stays (unless a file in it is another device by now), and the container does not start.
+    If a device is missing, the row in ``before`` stays (unless one of its files is another device by now). No container starts with this
+    row.
     """
     known = {name: (one.version, without_own_hooks(edits)) for one in before for name, edits in one.rows.items()}
     for name, own in spec_names(grant).items():
@@ -156,7 +157,7 @@ def spec_rows(
 
 
 def spec_changes(before: t.Mapping[str, t.Optional[str]], rows: t.Mapping[str, t.Mapping[str, t.Any]]) -> list[Change]:
-    """The changes of the CDI specs, one spec for each version that is needed. Container engines read them at each start of a container."""
+    """The changes of the CDI specs, one spec for each needed version. Container engines read the specs at each start of a container."""
     wanted = {
         device_delivery.cdi_file(version): device_delivery.spec_text(version, own) for version, own in rows.items()
     }

@@ -52,7 +52,7 @@ WRITES = (
 
 
 class ObservedPasses(NamedTuple):
-    """The passes as observed, their open items, and the other programs that collect here."""
+    """The passes as observed, their open items, and the other programs that collect garbage on this node."""
 
     passes: Passes
     items: tuple[Change, ...]
@@ -63,9 +63,9 @@ class ObservedPasses(NamedTuple):
 
 
 def plan(host: Host, context: Context) -> Part:
-    """The gc manager's part of the plan; without ``gc`` in the profile it removes the results of earlier passes."""
+    """The gc manager's part of the plan; without ``gc`` in the profile the results of earlier passes are removed."""
     gc = context.profile.gc
-    # The records of images' use are removed too: without passes they would become wrong.
+    # The records of when images were used are removed too: without passes the records would become wrong.
     if gc is None:
         return Part(pass_timer.stale(host, OWN, status_files(host)), frozenset())
     part = decide(context, gc, observe(host, context, gc))
@@ -85,7 +85,7 @@ def observe(host: Host, context: Context, gc: GC) -> ObservedPasses:
 
 
 def items(data: object) -> tuple[Change, ...]:
-    """The open items of the last passes, out of their file; a file in another form gives an unknown item."""
+    """The open items in the file of the last passes. For data in another form there is an item of unknown state."""
     rows = data if isinstance(data, list) else [data]
     rows_as_items = [item(row) for row in rows]
     if None in rows_as_items:
@@ -95,7 +95,7 @@ def items(data: object) -> tuple[Change, ...]:
 
 
 def item(row: object) -> t.Optional[Change]:
-    """One item; None for data in another form."""
+    """The item for a row of the last passes' file; None for a row in another form."""
     try:
         change = Change(**{**t.cast("dict[str, t.Any]", row), "steps": ()})
     except TypeError:

@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """The kubelet manager: a kubelet's configuration.
 
-Corral writes a drop-in if the kubelet has --config-dir, else the lines of single keys in its --config. A run restarts the kubelet
-only if the configuration in force changes, or hugepages make a state file unfit. A tick only starts it again after an interrupted run.
+Corral writes a drop-in if the kubelet has --config-dir, else the lines of single keys in its --config. A run restarts the kubelet only if
+the configuration in force changes, or hugepages make a state file unfit. A tick starts the kubelet only after an interrupted run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .kubelet_places import DRAINED, DUE, KEPT, NAME, WRITES
 
 
 def plan(host: Host, context: Context) -> Part:
-    """The kubelet manager's part of the plan. Most profiles without the section load no other module of this manager."""
+    """The kubelet manager's part of the plan. Most profiles without the section ``kubelet`` load no other module of this manager."""
     if context.profile.kubelet is not None:
         from . import kubelet_plan
 
@@ -43,12 +43,12 @@ def plan(host: Host, context: Context) -> Part:
 
 
 def reserves_pools(part: Part, context: Context) -> bool:
-    """Whether the kubelet reserves the CPUs that the pools need once this part is executed; True if only others configure it.
+    """Whether the kubelet reserves the CPUs that the pools need after the steps of ``part``; True if Corral does not configure the kubelet.
 
-    False if, for example, a flag overrides the file, Corral cannot change this kubelet, or the kubelet has not read its files.
+    The answer is False, for example, if a flag overrides the file, or if the kubelet cannot be changed or has not read its files.
     """
     if context.profile.kubelet is None and not part.owned:
-        return True  # Only others configure this kubelet, at the latest after this part.
+        return True  # Corral does not configure this kubelet, at the latest after this part.
     from ...model.kubelet.kubelet_wanted import RESERVED_CPUS
     from ...model.kubelet.state_files import CPU
 
@@ -61,13 +61,13 @@ def reserves_pools(part: Part, context: Context) -> bool:
 
 
 def with_pools(part: Part, context: Context) -> Part:
-    """The part. If the pools cannot be as declared beside the kubelet's reserve, items also name the CPUs of system services."""
+    """The part. If the kubelet's reserved CPUs prevent the declared pools, some items also name the CPUs of system services."""
     if context.declared_pools is None:
         return part
     from ...model.kubelet.kubelet_wanted import RESERVED_CPUS
 
     said = f"system services have CPUs {cpuset.format(context.pools.reserved)} meanwhile"
-    why = ("keys", "files", "configuration")  # the properties of items that say why the kubelet reserves others
+    why = ("keys", "files", "configuration")  # properties of items that say why the kubelet reserves other CPUs
     changes = (
         one._replace(reason=f"{one.reason}; {said}") if one.property in why or one.subject == RESERVED_CPUS else one
         for one in part.changes
@@ -83,14 +83,14 @@ def pools_change(host: Host, context: Context) -> bool:
 
 
 def is_held(host: Host) -> bool:
-    """Whether Corral has configured the kubelet, or has stopped it, or drained the node."""
+    """Whether Corral has configured or stopped the kubelet, or drained the node."""
     return any(map(host.exists, (KEPT, DUE, DRAINED))) or any(
         record.manager == NAME for record in state.records(host)[0]
     )
 
 
 def on_removal(host: Host, removed: t.Container[str], goes_back: bool) -> tuple[Change, ...]:
-    """The changes after which only others configure the kubelet."""
+    """The changes that end Corral's configuration of the kubelet."""
     if NAME not in removed or not is_held(host):
         return ()
     from . import kubelet_removal
@@ -99,7 +99,7 @@ def on_removal(host: Host, removed: t.Container[str], goes_back: bool) -> tuple[
 
 
 def key_of(change: Change, declared: Profile) -> t.Optional[str]:
-    """The key that a change follows from; the section, for a file."""
+    """The profile's key from which a change follows; the section, for a file."""
     from ...model.kubelet.kubelet_wanted import asked_by
 
     return asked_by(change.subject, declared.kubelet) or NAME

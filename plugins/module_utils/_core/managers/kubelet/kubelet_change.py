@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The change of a kubelet's configuration without a crash loop: which state files have to go, and the steps in their order.
+"""The change of a kubelet's configuration without a crash loop: which state files are set aside, and the steps in their order.
 
 drain → stop → set the state files aside that the kubelet would refuse → write → start → healthy, Ready → resume. If a step fails, all steps
 are undone (pipeline/applying.py): the files come back, and the kubelet starts with its former configuration.
@@ -30,7 +30,7 @@ from .kubelet_obstacles import acts
 from .kubelet_places import DRAINED, DUE, NAME
 
 HEALTHZ_ADDRESS, HEALTHZ_PORT = "127.0.0.1", 10248
-# Words in a refusal, and the name of its cause.
+# Words in the text of a refusal, and the name of its cause.
 CAUSES = (
     ("differs from state checkpoint policy", "policy"),
     ("reserved cpus", "reserved"),
@@ -57,7 +57,7 @@ class RefusedFile(NamedTuple):
 class StateFiles(NamedTuple):
     """The state files under a configuration: the ``refused`` files, and the paths of ``absent`` files.
 
-    If some are refused: the ``running`` containers, and the pods to which refused files have ``assigned`` CPUs or memory.
+    If files are refused: the ``running`` containers, and the pods to which refused files have ``assigned`` CPUs or memory.
     """
 
     refused: tuple[RefusedFile, ...] = ()
@@ -67,10 +67,11 @@ class StateFiles(NamedTuple):
 
 
 class Transition(NamedTuple):
-    """How the kubelet gets from the configuration ``now`` to ``then``: the keys that change, and what becomes of the state files.
+    """The change from the configuration ``now`` to ``then``: its keys, and the state files that the kubelet would refuse ``after`` the
+    change.
 
-    ``unfit``: no key changes, but hugepages make a state file unfit. ``hook``: the program that drains the node ("none": continue
-    without draining; None: not declared). ``may_fail``: the change goes on even if the hook fails.
+    ``unfit``: no key changes, but hugepages make a state file unfit. ``hook``: the program that drains the node ("none": no draining; None:
+    not declared). ``may_fail``: the change goes on even if the hook fails.
     """
 
     now: Config
@@ -83,7 +84,7 @@ class Transition(NamedTuple):
 
     @property
     def restarts(self) -> bool:
-        """Whether a running kubelet has to start again. A stopped kubelet is not started, unless an interrupted run stopped it."""
+        """Whether a running kubelet has to start again. A kubelet that does not run starts only if an interrupted run stopped it."""
         return bool(self.differences) or self.unfit
 
 
@@ -102,7 +103,7 @@ def transition(
         as_it_is = seen._replace(machine=seen.machine._replace(numa=kubelet_state.totals(context.topology)))
         before = {one.path for one in state_under(host, as_it_is, now, context).refused}
         unfit = any(one.path not in before for one in after.refused)
-    if context.goes_back:  # The unconfirmed profile may have cut the node off, so that the hook fails.
+    if context.goes_back:  # the unconfirmed profile may have cut the node off, so that the hook fails
         return Transition(now, then, differences, after, unfit, hook or "none", may_fail=True)
     return Transition(now, then, differences, after, unfit, hook, may_fail=False)
 
@@ -122,7 +123,7 @@ def state_under(host: Host, seen: ObservedKubelet, config: Config, context: Cont
         pod for pod, own in (pod_findings.exclusive_of(cpus) if cpus else {}).items() if own and cpu_file.refusal
     }
     assigned |= set(memory.containers) if memory and memory_file.refusal else set()
-    # Bytes that are no UTF-8 stay as they are.
+    # Bytes that are no UTF-8 stay unchanged.
     texts = [(host.read_bytes(one.path) or b"").decode("utf-8", "surrogateescape") for one in refused]
     found = [
         RefusedFile(one.path, text, host.mode(one.path) or 0o600, one.refusal) for one, text in zip(refused, texts)
@@ -131,7 +132,7 @@ def state_under(host: Host, seen: ObservedKubelet, config: Config, context: Cont
 
 
 def problems(state: StateFiles, hook: t.Optional[str], way_out: str = WAY_OUT) -> list[Problem]:
-    """The problem of a change that takes CPUs or memory from pods while the profile says nothing about draining the node."""
+    """The problem of a change that takes CPUs or memory from pods, if the profile says nothing about draining the node."""
     if not (state.refused and state.assigned) or hook is not None:
         return []
     pods = ", ".join(state.assigned[:NAMED]) + (" …" if len(state.assigned) > NAMED else "")
@@ -144,7 +145,7 @@ def problems(state: StateFiles, hook: t.Optional[str], way_out: str = WAY_OUT) -
 
 
 def standing_notes(seen: ObservedKubelet, after: StateFiles, context: Context) -> list[str]:
-    """Notes on a kubelet that runs on: it could not start again, or it has not counted the present hugepages."""
+    """Notes on a kubelet that is not restarted: it could not start again, or it has not counted the present hugepages."""
     if seen.process is None:
         return []
     found = [f"the kubelet would not start again with {one.path}: {one.refusal}" for one in after.refused]
@@ -172,12 +173,12 @@ def cause(refusal: str) -> str:
 
 
 def stops(seen: ObservedKubelet) -> bool:
-    """Whether the kubelet has to be stopped and started: it runs, or an earlier run stopped it."""
+    """Whether the kubelet has to be stopped and started: the kubelet runs, or an earlier run stopped it."""
     return seen.process is not None or seen.due
 
 
 def readiness(host: Host, seen: ObservedKubelet) -> tuple[list[Step], list[str]]:
-    """The step that waits until the node is Ready again. If the node is not Ready now, or this is unknown, a note instead."""
+    """The step that waits until the node is Ready again; instead a note if the node is not Ready now, or its state is unknown."""
     kubeconfig = seen.places.flags.get("kubeconfig", "")
     if not kubeconfig or seen.process is None:
         return [], []
@@ -194,20 +195,20 @@ def restart(
 ) -> tuple[list[Step], list[str]]:
     """The steps around the write of a configuration, and notes on checks that are left out.
 
-    A kubelet that does not run is not started: it reads the configuration at its next start. A run asks the API server whether the node
-    is Ready only if it takes the steps, and does not return to an earlier profile.
+    A kubelet that does not run is not started: the configuration applies at its next start. A run asks the API server whether the node is
+    Ready only if the run takes the steps, and does not return to an earlier profile.
     """
     state = move.after
     if not stops(seen):
         return aside(state, context.now), []
     asks = acts(seen, context) and not refusals and not context.goes_back
     ready, unasked = readiness(host, seen) if asks else ([], [])
-    loses = state.refused and state.running  # Pods could lose their CPUs or memory.
+    loses = state.refused and state.running  # pods could lose their CPUs or memory
     hook = move.hook if move.hook != "none" and loses else None
     steps = [make_step.file(DUE, "", CLAIM, -20)]
     if hook:
         steps.append(make_step.hook(hook, "drain", CLAIM, -10)._replace(optional=move.may_fail))
-    # The kubelet makes absent state files anew. With these steps an undo removes them: the former configuration would not fit them.
+    # The kubelet makes absent state files anew. These steps let an undo remove the new files, which would not fit the former configuration.
     made = [make_step.file(path, None, STOP, 70 + order) for order, path in enumerate(state.absent)]
     steps += [make_step.unit(kubelet_unit.UNIT, "stop", STOP, 50), *aside(state, context.now), *made]
     steps.append(make_step.unit(kubelet_unit.UNIT, "start", START, 50))
@@ -218,13 +219,13 @@ def restart(
 
 
 def finish(hook: str) -> list[Step]:
-    """The steps after a change: the hook resumes the node. If the hook fails the change stays, and the drained node is drift."""
+    """The steps after a change: the hook resumes the node. If the hook fails, the change stays, and the drained node is drift."""
     resume = [make_step.hook(hook, "resume", DECLARE, -20)._replace(optional=True)] if hook else []
     return [*resume, make_step.file(DUE, None, DECLARE, -10)]
 
 
 def unfinished(seen: ObservedKubelet, *, by_tick: bool) -> list[Change]:
-    """The items of a change that an interrupted run left unfinished. A tick starts the kubelet before it plans; the rest needs a run."""
+    """The items for a change that an interrupted run left unfinished. A tick starts the kubelet before planning; all else needs a run."""
     if not seen.due:
         return still_drained(seen, by_tick=by_tick)
     reason = "a run was ended while it changed the kubelet" + (": roll the profile out again" if by_tick else "")
@@ -236,7 +237,7 @@ def unfinished(seen: ObservedKubelet, *, by_tick: bool) -> list[Change]:
 
 
 def still_drained(seen: ObservedKubelet, *, by_tick: bool) -> list[Change]:
-    """The item of a node that a hook drained and did not resume: the run or the machine was stopped, or the hook failed."""
+    """The item for a node that a hook drained and did not resume: the run or the machine was stopped, or the hook failed."""
     hook, said = seen.drained
     if not hook:
         return []
@@ -247,7 +248,7 @@ def still_drained(seen: ObservedKubelet, *, by_tick: bool) -> list[Change]:
 
 
 def health_address(config: Config) -> str:
-    """ADDRESS:PORT of the kubelet's healthz; "" if healthz is turned off."""
+    """ADDRESS:PORT of the kubelet's healthz; an empty string if healthz is turned off."""
     port, address = config.get("healthzPort"), config.get("healthzBindAddress") or HEALTHZ_ADDRESS
     if port == 0:
         return ""
@@ -256,7 +257,7 @@ def health_address(config: Config) -> str:
 
 
 def sizing_notes(host: Host, move: Transition, seen: ObservedKubelet) -> list[str]:
-    """Notes on allocatable amounts of pods that change, and on reserves that are smaller than what runs beside pods uses."""
+    """Notes on changed allocatable amounts of pods, and on reserves that are smaller than the usage of all processes outside pods."""
     before, after = (kubelet_sizing.sizing(config, seen.machine) for config in (move.now, move.then))
     changed = [
         f"allocatable {new.resource} of the kubelet: {new.about(old.allocatable)} -> {new.about(new.allocatable)} (of {new.about(new.capacity)})"

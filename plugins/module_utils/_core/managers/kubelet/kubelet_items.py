@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The items of Corral's file, state files, overridden keys, and files that the kubelet has not read."""
+"""The items for Corral's file, for state files, for overridden keys, and for files that the kubelet has not read."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def state_item(one: kubelet_change.RefusedFile, steps: t.Sequence[Step], disrupt
 
 
 def overridden_item(host: Host, one: Difference) -> Change:
-    """The item of a key that a later file or a flag sets."""
+    """The item of a key to which a later file or a flag gives another value."""
     file = "" if one.origin == DEFAULT else one.origin
     reason = f"{file} sorts after {DROPIN}: remove the key there, or declare its value"
     if one.origin.startswith("--"):
@@ -62,10 +62,10 @@ def overridden_item(host: Host, one: Difference) -> Change:
 
 
 def older_than_files(host: Host, seen: ObservedKubelet, context: Context) -> list[Change]:
-    """The item of a kubelet that has not read its files: they were changed after its start, and this plan does not restart it.
+    """The item of a kubelet that has not read its files: the files were changed after its start, and this plan does not restart it.
 
-    If the pools keep to what the kubelet reserves, there is also an item for a state file that does not fit the files, even if the
-    kubelet does not run: with this state file the kubelet would not start.
+    If the pools follow the kubelet's reserved CPUs, there is also an item for a state file that does not fit the files, even if the kubelet
+    does not run: with this state file the kubelet would not start.
     """
     newer = kubelet_node.newer_files(host, seen.process, seen.places, seen.layers)
     if newer:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A node's kubelet as observed: its process, files, flags and version, and the machine that its configuration has to fit."""
+"""A node's kubelet as observed: its process, files, flags and version, and the machine that the configuration has to fit."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from ...model.values.sizes import page_text
 from .kubelet_places import DROPIN, DUE, KEPT
 
 PROGRAMS = ("/usr/bin/kubelet", "/usr/local/bin/kubelet", "/opt/bin/kubelet")
-# The program has 80 MB: after a boot, or on a busy node, the kernel reads them from the disk first.
+# The program has 80 MB, which the kernel may have to read from the disk: after a boot, or on a busy node.
 VERSION_SECONDS = 60.0
 
 
 class Kept(NamedTuple):
-    """The file of others in which Corral changed keys ("": no file), and the original lines of each key (None: the file lacked it)."""
+    """The file of others in which Corral changed keys ("": no file), and each key's original lines (None: the file had no such key)."""
 
     file: str = ""
     lines: t.Mapping[str, t.Optional[str]] = {}
@@ -48,8 +48,8 @@ class ObservedKubelet(NamedTuple):
     """``missing``: why the node has no kubelet to configure; then the other fields are empty, except for the file in ``kept``.
 
     ``layers``: the files in the order in which the kubelet reads them. ``texts``, ``modes``: of the files, by path. ``links``: the paths
-    that are links. ``wrong``: faults of files and flags. ``flags``: of the process, else of the unit. ``due``: an earlier run died while
-    it changed the kubelet. ``drained``: see node_hooks.drained_by().
+    that are links. ``wrong``: faults of files and flags. ``flags``: the flags of the process, else of the unit. ``due``: whether an earlier
+    run died while it changed the kubelet. ``drained``: see node_hooks.drained_by().
     """
 
     missing: str = ""
@@ -69,17 +69,17 @@ class ObservedKubelet(NamedTuple):
 
     @property
     def own(self) -> str:
-        """The file that Corral writes: its drop-in if the kubelet has --config-dir, else the file of --config."""
+        """The file that Corral writes: Corral's drop-in if the kubelet has --config-dir, else the file of --config."""
         return self.dropin or self.places.config
 
     @property
     def dropin(self) -> str:
-        """The path of Corral's drop-in; "" if the kubelet has no --config-dir."""
+        """The path of Corral's drop-in; an empty string if the kubelet has no --config-dir."""
         return f"{self.places.config_dir.rstrip('/')}/{DROPIN}" if self.places.config_dir else ""
 
 
 def observe(host: Host, context: Context, *, pools_stay: bool = False) -> ObservedKubelet:
-    """The kubelet as observed. A tick looks for it in the control group of its unit alone, and starts no process.
+    """The kubelet as observed. A tick looks for the process only in the control group of the kubelet's unit, and starts no program.
 
     ``pools_stay``: the plan leaves pools of hugepages as they are.
     """
@@ -99,7 +99,7 @@ def observe(host: Host, context: Context, *, pools_stay: bool = False) -> Observ
     earlier = kept(host)
     paths = {*(layer.origin for layer in layers), *(path for path in (own, earlier.file) if path)}
     texts = {path: host.read(path) for path in sorted(paths)}
-    # Faults of Corral's own drop-in do not count: the plan writes it anew.
+    # Faults of Corral's own drop-in do not count: the plan writes the drop-in anew.
     wrong = [line for line in wrong if not own or not line.startswith(f"{own}: ")]
     return found._replace(
         layers=tuple(layer for layer in layers if layer.origin != own or is_ours(layer)),
@@ -116,7 +116,7 @@ def observe(host: Host, context: Context, *, pools_stay: bool = False) -> Observ
 
 
 def without_kubelet(host: Host, missing: str) -> ObservedKubelet:
-    """The observation without a kubelet to configure. It has only the file of others that Corral changed for an earlier kubelet."""
+    """The observation of a node without a kubelet to configure: only the file of others that Corral changed for an earlier kubelet."""
     earlier = kept(host)
     text = host.read(earlier.file) if earlier.file else None
     modes = {} if text is None else {earlier.file: host.mode(earlier.file) or 0o644}
@@ -142,14 +142,14 @@ def without_profile(host: Host, topology: Topology) -> Context:
 
 
 def kept(host: Host) -> Kept:
-    """The original lines that Corral keeps of a file of others; empty if it changed no file."""
+    """The original lines that Corral keeps of a file of others; empty if Corral changed no such file."""
     data = state.checked(host, KEPT)
     return Kept(data["file"], data["lines"]) if isinstance(data, dict) and {"file", "lines"} <= data.keys() else Kept()
 
 
 def version_of(host: Host, process: t.Optional[Process]) -> tuple[t.Optional[tuple[int, int]], str]:
-    """The version of the installed kubelet, or why it is not known."""
-    # The first word of a process is not always its program: for a script it is the interpreter.
+    """The version of the installed kubelet, and why the version is not known."""
+    # The first word of a process is not always its program: a script's first word is the interpreter.
     named = [
         *kubelet_unit.command(host)[:1],
         process.program if process else "",
@@ -163,7 +163,7 @@ def version_of(host: Host, process: t.Optional[Process]) -> tuple[t.Optional[tup
 
 
 def machine(host: Host, context: Context, *, pools_stay: bool = False) -> Machine:
-    """The machine that the configuration has to fit, as it will be once the rest of the profile is applied."""
+    """The machine that the configuration has to fit, in the state after the rest of the profile is applied."""
     topology, pids = context.topology, context.profile.pids
     pools = context.declared_pools or context.pools
     limits = capacity(pids, {key: sysctl.live(host, key) for key in (PID_MAX, THREADS_MAX)})
@@ -184,13 +184,13 @@ def machine(host: Host, context: Context, *, pools_stay: bool = False) -> Machin
 
 
 def with_groups(host: Host, machine: Machine, *configs: kubelet_config.Config) -> Machine:
-    """The machine with ``absent_groups``: the control groups that these configurations name and the node lacks."""
+    """The machine with ``absent_groups``: the control groups that ``configs`` name and that do not exist on the node."""
     named = frozenset[str]().union(*map(kubelet_rules.groups_of, configs))
     return machine._replace(absent_groups=frozenset(path for path in named if not has_group(host, path)))
 
 
 def has_group(host: Host, path: str) -> bool:
-    """Whether a control group exists, or is a slice that systemd makes at need: with a unit file, or as Slice= of the kubelet's unit."""
+    """Whether a control group exists, or systemd makes it when needed: a slice with a unit file, or Slice= of the kubelet's unit."""
     name = path.rpartition("/")[2]
     if host.is_dir(f"{cgroup.units(host)}{path}"):
         return True
@@ -201,7 +201,7 @@ def has_group(host: Host, path: str) -> bool:
 
 
 def asked_for(host: Host, context: Context) -> list[Hugepages]:
-    """The declared pools that are right, or that this run asks the kernel for. The other pools stay as they are."""
+    """The declared pools that have the right size, or that this run requests from the kernel. The other pools stay as they are."""
     counted = hugepage_requests.are_counted(host, context)
     found = []
     for pages in context.profile.memory.hugepages:
@@ -212,7 +212,7 @@ def asked_for(host: Host, context: Context) -> list[Hugepages]:
 
 
 def no_longer_declared(host: Host, context: Context) -> list[Hugepages]:
-    """The pools that Corral changed and this profile does not declare, with the original numbers of pages, which come back."""
+    """The pools that Corral changed and this profile does not declare, each with the original number of pages that this plan restores."""
     declared = context.profile.memory.hugepages
     kept = {(pool.size_kib, pool.node) for pool in declared}
     befores = (record.before for record in state.records(host)[0] if record.before.kind == "pool")
@@ -225,7 +225,7 @@ def no_longer_declared(host: Host, context: Context) -> list[Hugepages]:
 
 
 def numa(topology: Topology, hugepages: t.Sequence[Hugepages]) -> dict[int, dict[str, int]]:
-    """Bytes of each NUMA node by kind, as the kubelet will count them with these pools of hugepages.
+    """Bytes of each NUMA node by kind, as the kubelet will count the bytes with these pools of hugepages.
 
     The pages of a pool of the whole machine are divided among the NUMA nodes as the kernel does.
     """

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Whether this run may change the kubelet, and the problems that stand against a change."""
+"""The check whether this run may change the kubelet, and the problems that prevent a change."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ NO_RESTART = f"{NO_ACT}: roll the profile out again"
 
 
 def acts(seen: ObservedKubelet, context: Context) -> bool:
-    """Whether this run may change the kubelet. A tick may not: its unit has no network and may not write the kubelet's files.
+    """Whether this run may change the kubelet. A tick may not: the tick's unit has no network and may not write the kubelet's files.
 
-    The run at boot may as long as the kubelet does not run.
+    A run at boot may change a kubelet that does not run.
     """
     return seen.process is None if context.run == "boot" else not context.in_tick
 
 
 def refused(found: tuple[Problem, ...], subject: str, location: str, owned: frozenset[str] = frozenset()) -> Part:
-    """The part if the kubelet's keys cannot be planned: an unknown item, and problems for which a new profile is refused."""
+    """The part for a kubelet whose keys cannot be planned: an unknown item, and problems for which a new profile is refused."""
     reason = "; ".join(problem.message for problem in found)
     return Part((Change(NAME, subject, "keys", None, None, reason, location, (), UNKNOWN),), owned, problems=found)
 
 
 def obstacles(seen: ObservedKubelet) -> t.Iterator[Problem]:
-    """The problems for which Corral cannot change this kubelet at all."""
+    """The problems because of which Corral cannot change this kubelet at all."""
     for line in seen.wrong:
         yield Problem("kubelet", None, f"{line}: correct that first")
     if not seen.own:
@@ -79,7 +79,7 @@ def stopped_for_good(host: Host, seen: ObservedKubelet) -> t.Iterator[Problem]:
 
 
 def no_restart(host: Host, seen: ObservedKubelet) -> str:
-    """Why a tick does not change a key, and the way out: a rollout, or why a rollout would be refused too."""
+    """Why a tick does not change a key, and what to do: a rollout, or what prevents a rollout too."""
     stuck = "; ".join(problem.message for problem in stopped_for_good(host, seen))
     return f"{NO_ACT}, and a rollout is refused: {stuck}" if stuck else NO_RESTART
 

@@ -15,13 +15,13 @@ DROPIN = "20-corral.conf"
 KEPT = f"{state.STATE}/kubelet.json"  # the original lines of the keys that Corral changed in a file of others
 DUE = state.KUBELET_DUE
 DRAINED = state.DRAINED
-# The usual names of --config. Corral edits no file of another name, which may be the configuration of another program.
+# The usual names of --config. Corral edits no file of another name, which another program may use.
 CONFIG = (
     r"/(?:[^\0/]+/)*(?:[^\0/]*kubelet[^\0/.]*\.(?:ya?ml|conf|json)|[^\0/]*kubelet[^\0/]*/config(?:\.ya?ml|\.json)?)"
 )
 WRITES = (
     Place("file", rf"/[^\0]+/{DROPIN.replace('.', '[.]')}"),
-    # A file of others has no original: KEPT has the original lines of single keys, and later edits of other lines stay.
+    # No original for a file of others: KEPT has the original lines of single keys, and later edits of other lines stay.
     Place("file", CONFIG, volatile=True),
     Place("file", r"/[^\0]+/(cpu|memory)_manager_state", None, volatile=True),
     Place("file", r"/[^\0]+/(cpu|memory)_manager_state\.corral-[a-z]+-[0-9]{8}T[0-9]{6}Z", volatile=True),

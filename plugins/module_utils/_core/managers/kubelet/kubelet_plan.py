@@ -40,7 +40,7 @@ from .kubelet_target import Target, wanted_of, write_steps
 
 
 def plan_beside(host: Host, context: Context) -> Part:
-    """The part of a profile that leaves the kubelet to others: a note if the profile's hugepages make a state file unfit."""
+    """The part for a profile without the section ``kubelet``: a note if the profile's hugepages make a state file unfit."""
     seen = kubelet_observed.observe(host, context)
     if seen.missing or (seen.process is None and not kubelet_unit.is_installed(host)):
         return Part((), frozenset())
@@ -56,7 +56,7 @@ def plan_beside(host: Host, context: Context) -> Part:
 
 
 def without(host: Host, seen: ObservedKubelet, kubelet: Kubelet, context: Context) -> Part:
-    """The part of a node without a kubelet to configure."""
+    """The part for a node without a kubelet to configure."""
     owned = held(host) if context.in_tick else frozenset[str]()
     if kubelet.optional:
         return Part((), owned, notes=(f"kubelet is left out (kubelet.optional): {seen.missing}",))
@@ -65,7 +65,7 @@ def without(host: Host, seen: ObservedKubelet, kubelet: Kubelet, context: Contex
 
 
 def plan_section(host: Host, kubelet: Kubelet, context: Context) -> Part:
-    """The part of a profile with the section: the changes that make the configuration as wanted."""
+    """The part for a profile with the section: the changes that give the kubelet the wanted configuration."""
     seen = kubelet_observed.observe(host, context)
     if seen.missing:
         return without(host, seen, kubelet, context)
@@ -110,7 +110,7 @@ def aimed(
 ) -> tuple[ObservedKubelet, Wanted, Target, tuple[Problem, ...]]:
     """The observation, the wanted keys, their target, and the obstacles for the installed kubelet. Raises NotEditable.
 
-    Only a run with keys that depend on the version, or with something to write, starts the program to learn its version.
+    The kubelet's program is started to learn its version only if a run has something to write, or wants keys that depend on the version.
     """
     wanted, then = wanted_of(seen, kubelet)
     if not acts(seen, context) or not (any(kubelet_wanted.versioned(wanted.data)) or write_steps(seen, then)):
@@ -126,7 +126,7 @@ def aimed(
 def contradictions(
     host: Host, seen: ObservedKubelet, wanted: Wanted, move: Transition
 ) -> tuple[list[str], list[Problem]]:
-    """The wanted configuration's problems: as text, the present problems that stay; and new problems, which refuse the profile."""
+    """The problems of the wanted configuration: as text the problems that exist already, and the new problems, which refuse the profile."""
     machine = kubelet_observed.with_groups(host, seen.machine, move.now, move.then)
     before = {problem.line() for problem in kubelet_rules.problems(move.now, machine, ())}
     found = kubelet_rules.problems(move.then, machine, wanted.data)
@@ -142,7 +142,7 @@ def known_keys(seen: ObservedKubelet, wanted: Wanted) -> frozenset[str]:
 
 
 def shared_with_pods(config: Config, context: Context) -> list[str]:
-    """A note that names the slices on CPUs which the kubelet may give to a pod exclusively."""
+    """A note that names the slices whose CPUs the kubelet may also give to a pod exclusively."""
     cpu = context.profile.cpu
     if cpu is None or config.get("cpuManagerPolicy") != "static":
         return []
@@ -158,9 +158,9 @@ def shared_with_pods(config: Config, context: Context) -> list[str]:
 def changes_of(
     seen: ObservedKubelet, then: Target, move: Transition, restart: t.Sequence[Step], context: Context, why: str
 ) -> list[Change]:
-    """The items of the keys, files and state files that differ. Each has all steps of the change.
+    """The items of the keys, files and state files that differ. Each item has all steps of the change.
 
-    ``restart``: the steps around the writes. ``why``: why this run takes no steps, and the items have no steps ("": the run takes steps).
+    ``restart``: the steps around the writes. ``why``: why this run takes no steps ("": the run takes steps); then the items have no steps.
     """
     write = write_steps(seen, then)
     steps = [*restart, *write] if move.restarts else []

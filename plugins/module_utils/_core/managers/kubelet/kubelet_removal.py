@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The end of Corral's kubelet configuration: by a profile without the section, a removal, or the return to an earlier profile."""
+"""The end of Corral's kubelet configuration: after a profile without the section, a removal, or the return to an earlier profile."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from .kubelet_target import layers_below_dropin, load, moved_away
 
 
 def plan_without(host: Host, context: Context) -> Part:
-    """The part of a profile without the section, on a node where Corral configured the kubelet before.
+    """The part for a profile without the section, on a node where Corral configured the kubelet before.
 
-    The plan restores the drop-in from its original; the changes of this part restore lines in a file of others and restart the kubelet.
-    A tick only names what is left, and keeps the originals for a later run.
+    The plan restores the drop-in from its original; the changes of this part restore lines in a file of others and restart the kubelet. A
+    tick only reports what remains of the configuration, and keeps the originals for a later run.
     """
     seen = kubelet_observed.observe(host, context)
     changes, problems = way_back(host, seen, context)
@@ -46,7 +46,7 @@ def plan_without(host: Host, context: Context) -> Part:
 
 
 def removal(host: Host, *, pools_stay: bool, goes_back: bool) -> list[Change]:
-    """The changes after which only others configure the kubelet. Raises CorralError. ``pools_stay``: pools of hugepages stay."""
+    """The changes that end Corral's configuration of the kubelet. Raises CorralError. ``pools_stay``: pools of hugepages stay."""
     context = kubelet_observed.without_profile(host, sysfs.discover(host, with_devices=False))
     context = context._replace(goes_back=goes_back)
     changes, problems = way_back(host, kubelet_observed.observe(host, context, pools_stay=pools_stay), context)
@@ -56,7 +56,7 @@ def removal(host: Host, *, pools_stay: bool, goes_back: bool) -> list[Change]:
 
 
 def way_back(host: Host, seen: ObservedKubelet, context: Context) -> tuple[list[Change], list[Problem]]:
-    """The changes that take Corral's keys out of the configuration, and the problems that stand against them."""
+    """The changes that take Corral's keys out of the configuration, and the problems that prevent the changes."""
     try:
         return (left_behind(host, seen), []) if seen.missing else back_changes(host, seen, context)
     except NotEditable as error:
@@ -68,7 +68,7 @@ def way_back(host: Host, seen: ObservedKubelet, context: Context) -> tuple[list[
 
 
 def left_behind(host: Host, seen: ObservedKubelet) -> list[Change]:
-    """The change for a kubelet that is gone: it restores lines in a file of others, and removes Corral's state. Raises NotEditable."""
+    """The change for a kubelet that is gone: lines in a file of others are restored, and Corral's state is removed. Raises NotEditable."""
     steps = moved_away(seen) if seen.kept.file else []
     left = (DUE,) if steps else (KEPT, DUE)
     steps += [make_step.file(path, None, FILES) for path in left if host.exists(path)]
@@ -88,7 +88,7 @@ def back_changes(host: Host, seen: ObservedKubelet, context: Context) -> tuple[l
     elif (seen.due or seen.drained[0]) and context.run != "boot":
         steps += kubelet_change.finish(seen.drained[0])
     if stays and not steps:
-        # The plan restores the drop-in from its original in any case. With the same steps this item counts as changed, too.
+        # The plan restores the drop-in from its original anyway. With the same steps this item counts as changed in the result.
         steps = [step for before in originals for step in undo.restore_recorded(before, "")]
     if not steps:
         return [], []
@@ -105,7 +105,7 @@ def back_changes(host: Host, seen: ObservedKubelet, context: Context) -> tuple[l
 
 
 def layers_of_others(seen: ObservedKubelet, originals: t.Sequence[undo.Original]) -> list[Layer]:
-    """The layers as they are to be without Corral: the drop-in as its original, files of others with their lines. Raises NotEditable."""
+    """The layers without Corral: the original of the drop-in, and files of others with their original lines. Raises NotEditable."""
     before = {one.target: one.value for one in originals}
     files = [one for one in layers_below_dropin(seen) if before.get(one.origin, "") is not None]
     return [
@@ -114,7 +114,7 @@ def layers_of_others(seen: ObservedKubelet, originals: t.Sequence[undo.Original]
 
 
 def against(host: Host, seen: ObservedKubelet, move: Transition, stays: str, context: Context) -> list[Problem]:
-    """The problems that stand against the restart without Corral's keys. ``stays``: why the kubelet is not stopped."""
+    """The problems that prevent a restart without Corral's keys. ``stays``: why the kubelet is not stopped."""
     if not move.restarts or not acts(seen, context):
         return []
     if stays:
@@ -126,9 +126,9 @@ def against(host: Host, seen: ObservedKubelet, move: Transition, stays: str, con
 
 
 def way_to_start(after: StateFiles) -> str:
-    """What has to be done before the next start of a kubelet that is not stopped now; "" for nothing.
+    """What has to be done before the next start of a kubelet that is not stopped now; an empty string if nothing has to be done.
 
-    The state files stay until then: they say which CPUs pods have, and the kubelet would write them again from its memory.
+    The state files stay until then: the files say which CPUs pods have, and the kubelet would write them again from its memory.
     """
     files = " and ".join(one.path for one in after.refused)
     return (
@@ -137,7 +137,7 @@ def way_to_start(after: StateFiles) -> str:
 
 
 def why_not_stopped(host: Host, seen: ObservedKubelet) -> str:
-    """Why the running kubelet must not be stopped: it could not start again, even without Corral's keys. "" for any other kubelet."""
+    """Why the running kubelet must not be stopped (it could not start again, even without Corral's keys); otherwise an empty string."""
     if seen.process is None:
         return ""
     unfit = kubelet_unit.cannot_start(host)
@@ -145,7 +145,7 @@ def why_not_stopped(host: Host, seen: ObservedKubelet) -> str:
 
 
 def damage(seen: ObservedKubelet) -> str:
-    """A fault in a configuration file, and the way out; "" without a fault. Faults of flags do not count: the kubelet runs with them."""
+    """A fault in a configuration file, and what to do; empty without a fault. Faults of flags do not count: the kubelet runs with them."""
     line = next((line for line in seen.wrong if not line.startswith("--")), "")
     return f"{line}: correct that first" if line else ""
 
@@ -156,7 +156,7 @@ def held(host: Host) -> frozenset[str]:
 
 
 def hook_left(host: Host, seen: ObservedKubelet) -> t.Optional[str]:
-    """The hook that drains the node: of the latest declared or applied profile with the section, else the hook that drained it before."""
+    """The hook of the latest declared or applied profile with the section; else the hook that drained the node before."""
     current, past = state.history(host)
     profiles = [state.read_json(host, state.DECLARED), *(one.profile for one in (current, *past) if one)]
     sections = [one.get("kubelet") for one in profiles if isinstance(one, dict)]

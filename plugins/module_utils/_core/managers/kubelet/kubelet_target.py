@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The kubelet configuration that has to be in force, and the steps that write it to files."""
+"""The kubelet configuration that has to be in force, and the steps that write this configuration to files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .kubelet_places import KEPT
 
 class Target(NamedTuple):
     """``config``: the configuration that has to be in force. ``text``: the wanted text of the file that Corral writes (None: no file).
-    ``kept``: the original lines to keep of a file of others.
+    ``kept``: the original lines of a file of others that Corral has to keep.
     """
 
     config: Config
@@ -52,7 +52,7 @@ def target(seen: ObservedKubelet, wanted: Wanted) -> Target:
 
 
 def layers_below_dropin(seen: ObservedKubelet) -> list[Layer]:
-    """The observed layers; a file of others in which Corral changed keys has its original lines again. Raises NotEditable."""
+    """The observed layers. A file of others in which Corral changed keys has its original lines in the result. Raises NotEditable."""
     path = seen.kept.file
     return [
         layer._replace(data=load(config_text.changed(seen.texts.get(path) or "", seen.kept.lines), path))
@@ -84,12 +84,12 @@ def edited(seen: ObservedKubelet, wanted: Wanted) -> Target:
     expected = {**{key: value for key, value in bare.items() if key not in keys}, **keys, **as_written}
     if data != expected:
         raise NotEditable("the result would not be what is wanted")
-    layers = [layer._replace(data=data) for layer in seen.layers]  # Without drop-ins this is the only layer.
+    layers = [layer._replace(data=data) for layer in seen.layers]  # without drop-ins there is only this layer
     return Target(effective(layers, seen.flags), new, Kept(path, kept_now) if kept_now else Kept())
 
 
 def is_written(key: str, keys: t.Mapping[str, t.Any], present: t.Mapping[str, t.Any]) -> bool:
-    """Whether a file's keys (``present``) have this key with the wanted meaning already, in any spelling."""
+    """Whether a file has a key with the wanted meaning already, in any spelling. ``present``: the file's keys and values."""
     return key in present and kubelet_drift.same(key, present[key], keys[key])
 
 
@@ -102,7 +102,7 @@ def load(text: str, path: str) -> dict[str, t.Any]:
 
 
 def write_steps(seen: ObservedKubelet, then: Target) -> list[Step]:
-    """The steps that write Corral's drop-in, or the keys in a file of others; none if the files are as wanted."""
+    """The steps that write Corral's drop-in, or the keys in a file of others; no steps if the files have the wanted text."""
     steps = []
     if seen.dropin:
         present = next((layer.data for layer in seen.layers if layer.origin == seen.dropin), None)
@@ -113,8 +113,8 @@ def write_steps(seen: ObservedKubelet, then: Target) -> list[Step]:
         return [*steps, *(moved_away(seen) if seen.kept.file else ())]
     if then.text != seen.texts.get(seen.own):
         steps.append(make_step.file(seen.own, then.text, FILES, mode=seen.modes[seen.own]))
-    # KEPT has an original line until the line is back, wherever the run dies. If KEPT has the lines of another file, these lines go back
-    # to the other file before KEPT takes the lines of this file.
+    # KEPT has an original line until the line is restored, wherever the run dies. If KEPT has the lines of another file, that file gets its
+    # lines back before KEPT takes the lines of this file.
     now, before = seen.kept, seen.kept.lines
     if now.file not in ("", seen.own):
         steps += [step._replace(phase=CLAIM, order=-40) for step in moved_away(seen) if step.target != KEPT]
@@ -129,12 +129,12 @@ def write_steps(seen: ObservedKubelet, then: Target) -> list[Step]:
 
 
 def needs_file(seen: ObservedKubelet, then: Target) -> bool:
-    """Whether the files of others alone result in another configuration than the target."""
+    """Whether the configuration differs from the target if only the files of others are read."""
     return bool(kubelet_drift.changing(effective(layers_below_dropin(seen), seen.flags), then.config))
 
 
 def keep_step(kept: Kept, phase: int, order: int) -> Step:
-    """The step that writes the original lines to KEPT; without a file of others it removes KEPT."""
+    """The step that writes the original lines to KEPT; KEPT is removed if there is no file of others."""
     if not kept.file:
         return make_step.file(KEPT, None, phase, order)
     text = state.checked_text({"file": kept.file, "lines": dict(kept.lines)})

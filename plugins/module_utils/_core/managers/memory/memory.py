@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The memory manager: pools of hugepages at run time and the hugetlbfs mounts on them.
+"""The memory manager: pools of hugepages at run time, and the hugetlbfs mounts that use the pools.
 
-Pools are not persistent by themselves: corral-boot.service brings them back before any workload starts.
+Pools are not persistent by themselves: corral-boot.service sets the pools again before any workload starts.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ WRITES = (
 class ObservedMemory(NamedTuple):
     """Pools and mounts in the order of the profile; ``unknown`` says what could not be read.
 
-    ``counted``: a kubelet runs that gives hugepages to pods by NUMA node. It would not start again with another number of pages.
+    ``counted``: whether a kubelet runs that gives hugepages to pods by NUMA node. With another number of pages it would not start again.
     """
 
     pools: tuple[t.Optional[int], ...]
@@ -76,7 +76,7 @@ def observe(host: Host, context: Context) -> ObservedMemory:
 
 
 def problems(context: Context, seen: ObservedMemory) -> list[Problem]:
-    """Reasons not to begin: obstacles of a mount, and owners that do not exist on the node."""
+    """The problems that stop a run before its first change: obstacles of a mount, and owners that do not exist on the node."""
     found = []
     for index, (mount, state) in enumerate(zip(context.profile.memory.mounts, seen.mounts)):
         path = f"memory.mounts[{index}]"
@@ -91,7 +91,7 @@ def problems(context: Context, seen: ObservedMemory) -> list[Problem]:
 
 
 def decide(context: Context, seen: ObservedMemory) -> Part:
-    """The changes that make pools and mounts as wanted."""
+    """The changes that give the node the wanted pools and mounts."""
     changes: list[Change] = []
     owned: set[str] = set()
     asked: set[int] = set()
@@ -123,7 +123,7 @@ def decide(context: Context, seen: ObservedMemory) -> Part:
 
 
 def originals_of(context: Context, pages: Hugepages) -> list[str]:
-    """The files of the pools that a write of this pool changes. For a pool of the whole machine these are the pools of its NUMA nodes."""
+    """The files of the pools that a write of the pool ``pages`` changes; for a pool of the whole machine, the pools of its NUMA nodes."""
     if pages.node is not None:
         return [pool_file(pages)]
     nodes = [number for number, node in context.topology.numa.items() if pages.size_kib in node.hugepages]
@@ -133,7 +133,7 @@ def originals_of(context: Context, pages: Hugepages) -> list[str]:
 def pool_change(
     context: Context, pages: Hugepages, pool: t.Optional[int], *, counted: bool = False
 ) -> t.Optional[Change]:
-    """The change of one pool. It has no steps while the kernel's last answer is younger than ten minutes, or a kubelet counts the pages."""
+    """The change of one pool, without steps for ten minutes after the kernel's last answer, or while a kubelet counts the pages."""
     location = pool_file(pages)
     subject = f"hugepages-{page_text(pages.size_kib)}" + ("" if pages.node is None else f" node {pages.node}")
     if pool is None:
@@ -159,7 +159,7 @@ def pool_change(
     hint = "memory is fragmented or in use: free it, or declare fewer" if short else "they go when they are freed"
     if hugepage_requests.is_asked_for(context, pages, pool, counted=counted):
         return change if context.fresh else change._replace(reason=f"{said}; {hint}")
-    # The text has no remaining time: nodes with the same drift have to be one group of a report.
+    # The text does not say how much time remains: nodes with the same drift have to be one group of a report.
     again = f"asked again every {int(RETRY_SECONDS // 60)} minutes"
     if counted:
         again = "the kubelet counts hugepages when it starts: stop it for a run that asks for them again, or reboot"
@@ -170,7 +170,7 @@ def pool_change(
 
 
 def key_of(change: Change, declared: Profile) -> str:
-    """The key that a change follows from."""
+    """The profile's key from which a change follows."""
     if change.property == "nr_hugepages":
         return "memory.hugepages"
     paths = [mount.path for mount in declared.memory.mounts]
@@ -178,8 +178,8 @@ def key_of(change: Change, declared: Profile) -> str:
 
 
 def places_of(patch: SectionPatch) -> frozenset[str]:
-    """The places of one pool or one mount."""
-    from ...model.profile import section_patch  # Part modules have it, ticks do not.
+    """The places of the pool or the mount that a task of a part module declares."""
+    from ...model.profile import section_patch  # only part modules need this module, and ticks do not have it
 
     if patch.module == section_patch.HUGEPAGES:
         size, node = section_patch.pool_of(patch.options)
@@ -191,7 +191,7 @@ def places_of(patch: SectionPatch) -> frozenset[str]:
 
 def describe(host: Host, topology: Topology) -> t.Sequence[ProfileFragment]:
     """The pools that are not empty, and the hugetlbfs mounts."""
-    from . import memory_described  # Imported here: no plan needs it.
+    from . import memory_described  # imported here: no plan needs the module
 
     return memory_described.describe(host, topology)
 

@@ -33,7 +33,7 @@ def describe(host: Host, topology: Topology) -> t.Sequence[ProfileFragment]:
 
 
 def mount_section(path: str, options: t.Mapping[str, str]) -> dict[str, t.Any]:
-    """A hugetlbfs mount as the profile declares it; the kernel leaves defaults out."""
+    """A hugetlbfs mount as the profile declares it; ``options`` lack the defaults, which the kernel does not show."""
     page = bytes_of(options.get("pagesize")) or 0
     data: dict[str, t.Any] = {"path": path, "pagesize": size_text(page)}
     for name in ("size", "min_size"):
@@ -52,8 +52,8 @@ def mount_section(path: str, options: t.Mapping[str, str]) -> dict[str, t.Any]:
 def read_pools(host: Host, topology: Topology) -> t.Iterator[tuple[int, t.Optional[int], int]]:
     """Page size, NUMA node (None: the whole machine) and number of pages of each pool that is not empty.
 
-    If NUMA nodes have pools, these are yielded instead of the machine's pool. A pool that Corral has set is as the
-    profile declared it: for the whole machine, or empty.
+    If NUMA nodes have pools, the result has these pools instead of the machine's pool. A pool that Corral has set is as
+    the profile declared the pool: for the whole machine, or empty.
     """
     records = state.records(host)[0]
     set_by_us = {record.before.target for record in records if record.before.kind == "pool"}
@@ -69,6 +69,6 @@ def read_pools(host: Host, topology: Topology) -> t.Iterator[tuple[int, t.Option
 
 
 def read_mounts(host: Host) -> list[mounts.Mount]:
-    """The visible hugetlbfs mounts, the topmost of each path, sorted by path: units mount in any order at boot."""
+    """The visible hugetlbfs mounts, the topmost of each path. Sorted by path: units mount in any order at boot."""
     found = {mount.path: mount for mount in mounts.table(host.lines(mounts.TABLE, " - hugetlbfs "))}
     return [mount for dummy, mount in sorted(found.items()) if mounts.at(host, mount.path) == mount]

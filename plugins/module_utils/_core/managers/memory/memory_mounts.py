@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The hugetlbfs mounts of the memory manager: one at each declared path, made by a mount unit."""
+"""The hugetlbfs mounts of the memory manager: a mount unit makes one mount at each declared path."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from ...model.values.sizes import page_text
 
 NAME = "memory"
 
-# Unit files in these folders are gone after a reboot. Generators make theirs (from fstab) again at each boot, elsewhere.
+# Unit files in these folders are gone after a reboot. Generators (for example for fstab) write unit files elsewhere, at each boot.
 VANISHING = ("/run/systemd/system", "/run/systemd/transient")
 
 
 class MountState(NamedTuple):
-    """One declared mount as observed: the mount at the path, the file of Corral's unit, the processes that use the mount, the wanted
-    uid and gid, what is in the way, and how many pages are ``available`` for the mount's min_size.
+    """One declared mount as observed: the mount at the path, the text of Corral's unit file, the processes that use the mount, the wanted
+    uid and gid, the obstacle to the mount (``in_the_way``), and how many pages are ``available`` for its min_size.
 
     ``kept`` is the file of another unit that makes the same mount at each boot: then Corral's unit is not needed.
     """
@@ -45,7 +45,7 @@ class MountState(NamedTuple):
 
 
 def observe_mount(host: Host, wanted: Mount) -> MountState:
-    """One mount as observed. The processes that use the mount are looked up only if it would have to be unmounted."""
+    """One mount as observed. The processes that use the mount are looked up only if the plan has to unmount the mount."""
     uid, gid = accounts.user_id(host, wanted.uid, wanted.user), accounts.group_id(host, wanted.gid, wanted.group)
     found = mounts.at(host, wanted.path)
     stale = found is not None and found.fstype == "hugetlbfs" and differences(wanted, found, uid, gid)
@@ -63,7 +63,7 @@ def observe_mount(host: Host, wanted: Mount) -> MountState:
 
 
 def kept_by_others(host: Host, wanted: Mount, uid: t.Optional[int], gid: t.Optional[int]) -> t.Optional[str]:
-    """The unit file of others that makes the same mount at each boot (also from fstab); None without such a file."""
+    """The unit file of others that makes the same mount at each boot (also from fstab); None if no such file exists."""
     unit = unit_of(wanted)
     file = next((f"{base}/{unit}" for base in systemd.LOAD_PATH if host.exists(f"{base}/{unit}")), "")
     text = host.read(file) or ""
@@ -80,7 +80,7 @@ def kept_by_others(host: Host, wanted: Mount, uid: t.Optional[int], gid: t.Optio
 
 
 def obstacle(host: Host, wanted: Mount, found: t.Optional[mounts.Mount], kept: t.Optional[str]) -> t.Optional[str]:
-    """Why a mount at this path would hide or replace something that is not Corral's; None when nothing is in the way."""
+    """Why a mount at this path would hide or replace something that is not Corral's; None if the mount would hide and replace nothing."""
     unit = unit_of(wanted)
     if found is not None and found.fstype != "hugetlbfs":
         return f"{found.fstype} is mounted there"
@@ -99,12 +99,12 @@ def obstacle(host: Host, wanted: Mount, found: t.Optional[mounts.Mount], kept: t
 
 
 def unit_of(mount: Mount) -> str:
-    """The mount unit of a path (systemd.mount(5): the name must be the escaped path)."""
+    """The name of a path's mount unit, which must be the escaped path (systemd.mount(5))."""
     return f"{escaped_path(mount.path)}.mount"
 
 
 def wanted_options(mount: Mount, uid: t.Optional[int], gid: t.Optional[int]) -> dict[str, str]:
-    """hugetlbfs options as the kernel document (hugetlbpage.rst) spells them."""
+    """The options of a hugetlbfs mount, spelled as in the kernel's document (hugetlbpage.rst)."""
     options = {"pagesize": page_text(mount.pagesize_kib).rstrip("i"), "mode": f"{mount.mode:o}"}
     if mount.size is not None:
         options["size"] = str(mount.size)
@@ -132,14 +132,14 @@ def unit_change(mount: Mount, state: MountState) -> t.Optional[Change]:
 
 
 def quoted(path: str) -> str:
-    """A path as the value of Where=: without quotes, with % escaped."""
+    """A path as the value of Where=: without quotes, and with % escaped."""
     return path.replace("%", "%%")
 
 
 def mount_change(mount: Mount, state: MountState, pages_asked: bool) -> t.Optional[Change]:
-    """The change of the mount itself. A changed option needs a new mount: a remount succeeds, but the kernel ignores its options.
+    """The change of the mount itself. A changed option needs a new mount: a remount succeeds, but the kernel ignores the remount's options.
 
-    ``pages_asked``: this plan first requests pages of the mount's size; the kernel may still give fewer.
+    ``pages_asked``: whether this plan first requests pages of the mount's size; the kernel may still give fewer pages.
     """
     wanted = wanted_options(mount, state.uid, state.gid)
     shown = ",".join(f"{key}={value}" for key, value in wanted.items())
@@ -173,7 +173,7 @@ def mount_change(mount: Mount, state: MountState, pages_asked: bool) -> t.Option
 
 
 def differences(mount: Mount, found: mounts.Mount, uid: t.Optional[int], gid: t.Optional[int]) -> list[str]:
-    """The options whose meaning differs, by name. The kernel shows sizes in its own unit and omits defaults."""
+    """The names of the options whose meaning differs. The kernel shows sizes in another unit, and omits defaults."""
     wanted = {
         "pagesize": mount.pagesize_kib * 1024,
         "mode": mount.mode,
@@ -194,6 +194,6 @@ def differences(mount: Mount, found: mounts.Mount, uid: t.Optional[int], gid: t.
 
 
 def rounded(size: t.Optional[int], pagesize_kib: int) -> t.Optional[int]:
-    """A size in whole pages: the kernel drops the rest."""
+    """A size in whole pages: the kernel ignores a part of a page."""
     page = pagesize_kib * 1024
     return None if size is None else size // page * page

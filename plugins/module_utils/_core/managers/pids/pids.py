@@ -46,12 +46,12 @@ WRITES = (
     dropins(NAME),
     Place("property", r"[^/]+\.(slice|scope)", "TasksMax=.*"),
 )
-DISTRIBUTION = "/usr/lib/sysctl.d"  # the distribution's values, which no administrator has set
+DISTRIBUTION = "/usr/lib/sysctl.d"  # the distribution's values, which were not set by an administrator
 KEYS = {PID_MAX: "pids.pid_max", THREADS_MAX: "pids.threads_max", "DefaultTasksMax": "pids.default_tasks_max"}
 
 
 class SliceState(NamedTuple):
-    """One slice as observed: its ``limit`` in force ("max", a number; None: no control group), its files, and its number of ``tasks``."""
+    """One slice as observed: the ``limit`` in force ("max", a number; None: no control group), its files, and its number of ``tasks``."""
 
     limit: t.Optional[str]
     dropin: t.Optional[str]
@@ -74,10 +74,10 @@ class ObservedPids(NamedTuple):
 
 
 def plan(host: Host, context: Context) -> Part:
-    """The pids manager's part of the plan; a profile without ``pids`` has none."""
+    """The pids manager's part of the plan; empty for a profile without ``pids``."""
     pids, cpu = context.profile.pids, context.profile.cpu
     seen = observe(host, pids, task_budget.slices_of_profile(cpu))
-    if context.fresh:  # Numbers of running tasks change all the time, and matter only when a profile is first applied.
+    if context.fresh:  # numbers of running tasks change all the time: needed only for a new profile
         tasks = {row.slice: cgroup.pids_current(host, row.slice) for row in pids.slices}
         slices = {unit: one._replace(tasks=tasks.get(unit)) for unit, one in seen.slices.items()}
         seen = seen._replace(running=sysctl.running_tasks(host), slices=slices)
@@ -88,7 +88,7 @@ def plan(host: Host, context: Context) -> Part:
 
 
 def observe(host: Host, pids: Pids, pool_slices: t.Sequence[str]) -> ObservedPids:
-    """The limits as observed: by files of the kernel and systemd, no command."""
+    """The limits as observed: by files of the kernel and systemd, without a command."""
     slices = dict.fromkeys([*(row.slice for row in pids.slices), *(pool_slices if pids.reserved is not None else ())])
     files, sysctls = systemd.UnitFiles(host, slices), sysctl_keys.observe(host, SYSCTL_FILE, LIMITS)
     return ObservedPids(
@@ -111,7 +111,7 @@ def observe(host: Host, pids: Pids, pool_slices: t.Sequence[str]) -> ObservedPid
 
 
 def limits_of(pids: Pids, cpu: t.Optional[Cpu], total: t.Optional[int], own: t.Sequence[Own]) -> dict[str, int]:
-    """TasksMax of each slice: as declared; the other slices of workloads share what the reserve and the declared limits leave."""
+    """TasksMax of each slice: the declared limit; the other slices of workloads share the tasks that reserve and declared limits leave."""
     limits = {row.slice: row.tasks_max for row in pids.slices}
     part = task_budget.share(pids, cpu, None if total is None else total - (pids.reserved or 0), own)
     if part is not None:
@@ -120,7 +120,7 @@ def limits_of(pids: Pids, cpu: t.Optional[Cpu], total: t.Optional[int], own: t.S
 
 
 def problems(pids: Pids, cpu: t.Optional[Cpu], seen: ObservedPids, own: t.Sequence[Own]) -> list[Problem]:
-    """The problems of limits that the tasks of this machine exceed now, or that together exceed the machine's limit."""
+    """The problems of limits that the present tasks reach or exceed, or that together exceed the limit of the machine."""
     found = []
     for path, key, value in (
         ("pids.pid_max", PID_MAX, pids.pid_max),
@@ -154,7 +154,7 @@ def problems(pids: Pids, cpu: t.Optional[Cpu], seen: ObservedPids, own: t.Sequen
 
 
 def decide(pids: Pids, cpu: t.Optional[Cpu], seen: ObservedPids, own: t.Sequence[Own]) -> Part:
-    """The changes that make the limits as wanted."""
+    """The changes that give the machine and the slices the wanted limits."""
     sysctls = {key: value for key, value in ((PID_MAX, pids.pid_max), (THREADS_MAX, pids.threads_max)) if value}
     changes: list[t.Optional[Change]] = []
     changes += sysctl_keys.changes(NAME, seen.sysctls, sysctls, "keeps the limits over a reboot")
@@ -193,8 +193,8 @@ def decide(pids: Pids, cpu: t.Optional[Cpu], seen: ObservedPids, own: t.Sequence
 def live_change(unit: str, limit: int, seen: ObservedPids) -> t.Optional[Change]:
     """The change of a slice's limit in force.
 
-    A slice that does not run gets the limit from its drop-in at its start. If this plan starts the slice, the limit is also
-    set live: systemd may not have read the drop-in yet.
+    A slice that does not run gets the limit from its drop-in at its start. If this plan starts the slice, the limit is also set live:
+    systemd may not have read the drop-in yet.
     """
     actual = seen.slices[unit].limit
     if actual == str(limit) or (actual is None and unit not in seen.starting):
@@ -223,7 +223,7 @@ def later_limit(unit: str, limit: int, seen: ObservedPids) -> t.Optional[Change]
 
 
 def kept_by_others(unit: str, limit: int, seen: ObservedPids) -> bool:
-    """Whether other files give a slice this limit at the next boot: Corral's drop-in is not needed then."""
+    """Whether other files give a slice this limit at the next boot, so that Corral's drop-in is not needed."""
     state = seen.slices[unit]
     return unit_property.kept_by_others(
         state.dropin, state.settings, lambda others: unit_property.last_value(others) == str(limit)
@@ -240,7 +240,7 @@ def dropin_change(unit: str, limit: int, seen: ObservedPids) -> t.Optional[Chang
 
 
 def default_override(wanted: int, seen: ObservedPids, text: str) -> t.Optional[Change]:
-    """The item of a file that sorts after Corral's and sets DefaultTasksMax to another value."""
+    """The item of a file that sets DefaultTasksMax to another value and sorts after Corral's file."""
     if seen.manager_conf != text or not seen.default_settings:
         return None
     last = seen.default_settings[-1]
@@ -254,14 +254,14 @@ def default_override(wanted: int, seen: ObservedPids, text: str) -> t.Optional[C
 
 
 def key_of(change: Change, dummy_declared: Profile) -> str:
-    """The key that a change follows from; the section, for files that hold several limits."""
+    """The profile's key from which a change follows; the section, for files that hold several limits."""
     unit = unit_in(change.subject)
     return join("pids.slices", unit) if unit else KEYS.get(change.subject, "pids")
 
 
 def describe(host: Host, topology: Topology) -> t.Sequence[ProfileFragment]:
-    """The limits that were set: of the machine, and of top-level slices."""
-    from ...model.profile.node_as_profile import ProfileFragment  # Imported here: no plan needs it.
+    """The limits that are set: of the machine, and of top-level slices."""
+    from ...model.profile.node_as_profile import ProfileFragment  # imported here: no plan needs the module
 
     limits = {name: limit.chosen for name, limit in machine_limits(host, topology).items()}
     defaults = systemd.system_settings(host, "DefaultTasksMax")
@@ -278,7 +278,7 @@ def describe(host: Host, topology: Topology) -> t.Sequence[ProfileFragment]:
 
 
 def machine_limits(host: Host, topology: Topology) -> dict[str, Limit]:
-    """The kernel's limits by their keys of a profile, each with its default."""
+    """The kernel's limits by key of the profile, each with its default."""
     from ...model.workload import limits_as_profile
 
     elsewhere = [folder for folder in sysctl.FOLDERS if folder != DISTRIBUTION]
@@ -302,7 +302,7 @@ def machine_limits(host: Host, topology: Topology) -> dict[str, Limit]:
 
 
 def tasks_max(host: Host, unit: str) -> t.Optional[int]:
-    """A slice's limit in force, or the limit in its files if the slice does not run; None without a limit."""
+    """A slice's limit in force, or the limit in its files if the slice does not run; None if the slice has no limit."""
     if cgroup.exists(host, unit):
         return number(cgroup.pids_max(host, unit) or "")
     tasks = unit_property.outside_run(systemd.unit_settings(host, unit, "TasksMax"))

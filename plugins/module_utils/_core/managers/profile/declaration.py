@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The manager of the declaration: the files with the declared profile and with the origins of its keys."""
+"""The manager of the declaration: the files with the declared profile, and with the origins of the profile's keys."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ...model.profile import compose, profile
 from ..manager import Manager
 
 NAME = "profile"
-# The files of state that a run writes again after their loss: see lost_files.py.
+# The files of state that a run writes again after a loss: see lost_files.py.
 KEPT = [path for file in state.FILES if file.written and file.spare for path in file.copies]
 WRITES = (
     Place("file", re.escape(state.DECLARED)),
@@ -34,7 +34,7 @@ WRITES = (
 def plan(host: Host, context: Context) -> Part:
     """The changes of the declaration's files, written last: a profile becomes the declared profile only once its whole plan is executed.
 
-    If the origins of the keys are not known, the recorded origins stay if they belong to this profile, else their file is removed.
+    If the origins of the keys are not known, the recorded origins stay if they belong to this profile. Otherwise their file is removed.
     """
     data = profile.to_data(context.declared)
     files = [(state.DECLARED, data, "another profile", context.declared.name, "the declared profile")]
@@ -46,7 +46,7 @@ def plan(host: Host, context: Context) -> Part:
     for path, content, other, wanted, reason in files:
         text = json.dumps(content, indent=2, sort_keys=True) + "\n"
         actual = host.read(path)
-        # A command or a label may hold text that is not for every user of the node.
+        # A profile may hold text that is not for every user of the node, such as a command or a label.
         step = make_step.file(path, text, DECLARE, mode=state.PRIVATE)
         mode = host.mode(path) or 0
         if actual != text:
@@ -59,19 +59,19 @@ def plan(host: Host, context: Context) -> Part:
 
 
 def reload_due() -> tuple[Change, ...]:
-    """The item for files that systemd has not read: the run that wrote them died before the daemon-reload."""
+    """The item for files that systemd has not read: the run that wrote the files died before the daemon-reload."""
     steps = (make_step.file(state.RELOAD_DUE, None, RELOAD, 1, reload=True),)
     reason = "a run that died wrote files which systemd has not read since"
     return (Change(NAME, "systemd", "configuration", "not read", "read", reason, state.RELOAD_DUE, steps),)
 
 
 def is_drift(change: Change) -> bool:
-    """Whether a planned change is drift. The file of origins is none: it also changes if a variable or file is renamed."""
+    """Whether a planned change is drift. The file of origins is never drift: it also changes if a variable or file is renamed."""
     return change.subject != state.ORIGINS
 
 
 def read_origins(host: Host, data: t.Mapping[str, t.Any]) -> dict[str, str]:
-    """The origins that the node keeps of a declared profile (profile.to_data); empty when they belong to another profile."""
+    """The origins that the node keeps of a declared profile (profile.to_data); empty if the origins belong to another profile."""
     kept = state.read_json(host, state.ORIGINS)
     if not isinstance(kept, dict) or kept.get("profile") != state.checksum(data):
         return {}

@@ -52,7 +52,7 @@ def slice_changes(host: Host, tenant: Tenant, granted: t.Sequence[Grant]) -> lis
         target = unit_limits.kernel(name, value)
         seen = host.read(location) if exists else None
         usual = unit_limits.kernel(name, persistent.get(name, ""))
-        # A slice that is about to start begins with the values of its drop-in.
+        # A slice that is about to start has the values of its drop-in.
         actual = None if seen is None else unit_limits.meaning(name, seen)
         if target == (usual if actual is None else actual):
             continue
@@ -62,7 +62,7 @@ def slice_changes(host: Host, tenant: Tenant, granted: t.Sequence[Grant]) -> lis
 
 
 def running_before(host: Host, unit: str) -> t.Optional[Change]:
-    """The item for units that a workload started in a slice which is now a tenant's: the slice keeps the workload's limits."""
+    """The item for running units in a tenant's slice that was a workload's slice before: the slice keeps the workload's limits."""
     if not (host.read(dropin(unit, NAME)) or "").partition("\n[Slice]")[0].count(f"={described(unit)} ("):
         return None
     path = cgroup.path_of(unit)

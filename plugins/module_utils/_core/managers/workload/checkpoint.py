@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The checkpoint of grants: the steps that write it, and the change of each grant. A part of the workloads manager."""
+"""The checkpoint of grants: the steps that write the checkpoint, and the change of each grant. A part of the workloads manager."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from ...model.workload.workload_units import NAME
 
 
 def given_up(host: Host) -> Change:
-    """The change that ends all grants, before other units get their CPUs: for a removal, and for a profile without pools of CPUs."""
+    """The change that ends all grants before other units get the grants' CPUs: for a removal, and for a profile without pools of CPUs."""
     steps = (*ended_steps(workload_state.granted_files(host).values()), *kept_steps(host, state.CHECKPOINT, None))
     reason = "all grants end"
     return Change(NAME, state.CHECKPOINT, "content", "the grants", None, reason, state.CHECKPOINT, steps)
 
 
 def checkpoint_changes(host: Host, found: Workloads) -> list[Change]:
-    """The changes of grants. The checkpoint is written before a new grant takes effect: after a crash the next tick continues from it."""
+    """The changes of grants. The checkpoint is written before a new grant takes effect: the next tick after a crash reads this file."""
     path, changes = state.CHECKPOINT, [event_change(event) for event in found.allocated.events]
     before = state.read_text(host, path)
     keeps = found.needs or found.allocated.grants
@@ -63,12 +63,12 @@ def files_without_grant(host: Host, found: Workloads) -> list[str]:
 
 
 def ended_steps(paths: t.Iterable[str]) -> list[Step]:
-    """The steps that remove files granted-NAME, before all other steps: no unit may start in between."""
+    """The steps that remove files granted-NAME, before all other steps: no unit may start between these steps."""
     return [make_step.file(path, None, TAKE, -1) for path in paths]
 
 
 def kept_steps(host: Host, path: str, text: t.Optional[str], aside: str = "", order: int = 0) -> list[Step]:
-    """The steps that write a text to a file of Corral's state and to its second copy, or that remove both (None).
+    """The steps that write a text to a file of Corral's state and to the second copy of the file; for None, the steps that remove both.
 
     With ``aside`` the former text is kept in a file with this suffix.
     """
@@ -86,12 +86,12 @@ def kept_steps(host: Host, path: str, text: t.Optional[str], aside: str = "", or
 
 
 def checkpoint_text(found: Workloads) -> str:
-    """The wanted checkpoint, as a file."""
+    """The text of the wanted checkpoint's file."""
     return state.checked_text(grants.to_data(grants.Checkpoint(found.allocated.grants, found.totals)))
 
 
 def admitted_changes(host: Host, found: Workloads, *, back: bool) -> list[Change]:
-    """The change of the file of workloads that were admitted at run time. ``back``: the node goes back to an earlier profile."""
+    """The change of the file that lists the workloads admitted at run time. ``back``: the node returns to an earlier profile."""
     if found.admitted is None:
         return []
     rows = profile_workloads.to_data(found.admitted)
@@ -126,7 +126,7 @@ def grant_text(grant: Grant) -> str:
 
 
 def refused_change(refusal: Refusal, grant: t.Optional[Grant]) -> Change:
-    """The item of a workload that does not get what it requests; ``grant``: the grant that it has nevertheless (None: no grant)."""
+    """The item of a workload that does not get what it requests; ``grant``: the grant that the workload has anyway (None: no grant)."""
     has = "nothing" if grant is None else amount_of(grant, refusal.key)
     has, path = has if has != refusal.value else "less", state.CHECKPOINT
     return Change(
@@ -135,9 +135,9 @@ def refused_change(refusal: Refusal, grant: t.Optional[Grant]) -> Change:
 
 
 def amount_of(grant: Grant, key: str) -> str:
-    """The amount that a grant has for a key of its workload, as text: for ``requests.cpu`` it is "2"."""
+    """The amount that a grant has for a key of its workload, as text: for example "2" for ``requests.cpu``."""
     section, dummy, resource = key.partition(".")
-    if key.startswith('requests["'):  # a resource of devices
+    if key.startswith('requests["'):  # resources of devices
         section, resource = "requests", key[len('requests["') : -len('"]')]
     amounts = dict(grant.limits if section == "limits" else grant.requests)
     if section not in ("requests", "limits"):

@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """The weight of the slice around all workloads on the shared pool: the sum of their requests.
 
-A weight counts only among siblings: with the default weight of the slice around them, several workloads would get less CPU time than they
+A weight counts only among siblings: if the slice around the workloads had the default weight, they would get less CPU time than they
 request, compared with system services. The kubelet sets the weight of its pods' cgroup the same way. A part of the workloads manager.
 """
 
@@ -32,8 +32,8 @@ KEY = f"property:{CORRAL_SLICE}:{WEIGHT}"
 def wanted(host: Host, tenants: t.Sequence[Tenant], granted: t.Sequence[Grant]) -> t.Optional[str]:
     """CPUWeight= of the slice around workloads that share CPUs; None as long as the default weight is enough.
 
-    Once Corral has raised the weight, it also lowers the weight by setting the property, since runs come and go. To restore the original
-    would remove a file, and systemd would have to read all its files again.
+    Once Corral has raised the weight, Corral also lowers the weight by setting the property, since runs come and go. The original would be
+    restored by removing a file, and systemd would have to read all its files again.
     """
     weight = requested(tenants, granted)
     if weight is None:
@@ -45,12 +45,12 @@ def wanted(host: Host, tenants: t.Sequence[Tenant], granted: t.Sequence[Grant]) 
 def requested(tenants: t.Sequence[Tenant], granted: t.Sequence[Grant]) -> t.Optional[str]:
     """The sum of the workloads' requests as a weight; None if the default weight is enough.
 
-    A tenant counts with the share of its slice, any other workload with its request.
+    A tenant counts with the share of its slice, and a workload without a tenant with its request.
     """
     known = {tenant.name for tenant in tenants}
     milli = sum(dict(grant.requests).get(CPU, 0) for grant in granted if not grant.cpus and grant.tenant not in known)
     if tenants:
-        from ...model.tenants import tenant_slice  # Imported here: only nodes with tenants need it.
+        from ...model.tenants import tenant_slice  # imported here: only nodes with tenants need the module
 
         milli += sum(tenant_slice.cpu_share(tenant, granted) for tenant in tenants)
     weight = qos.cpu_weight(qos.cpu_shares(milli))

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The limits of a pod's containers: the CPUs, quota, memory and OOM scores in force, compared with the profile's.
+"""The limits of a pod's containers: the CPUs, quota, memory and OOM scores in force, compared with the profile.
 
 A part of the workloads manager. A container that is started with the CDI device of its grant gets its limits before its first instruction
-(cli/container_hook.py); any other container gets them with the next tick.
+(cli/container_hook.py); any other container gets its limits with the next tick.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ def changes(
                 items += limit_changes(host, need.workload.name, container, group, limits[name])
             elif limits and container and not container.endswith(pid_sharing.INFRA):
                 items.append(undeclared_change(need.workload.name, container, group))
-            if workload_placement.scores_differ(need):  # otherwise the pod's own score counts
+            if workload_placement.scores_differ(need):  # otherwise the pod has one score
                 score = limits[name].score if name is not None else workload_placement.score_of(need, capacity)
                 items += score_changes(host, need.workload.name, container, group, score)
     return items
 
 
 def released_changes(host: Host, lost: t.Iterable[str], online: CpuSet) -> list[Change]:
-    """The changes of containers in the slice of a pod that lost its CPUs: they share all CPUs that the slice has now.
+    """The changes of containers in the slice of a pod that lost its CPUs: these containers share all CPUs that the slice has now.
 
-    ``lost``: pods without CPUs of their own. A container's cpuset gets all online CPUs: the kernel bounds it by the slice's cpuset.
+    ``lost``: pods without exclusive CPUs. A container's cpuset gets all online CPUs: the kernel limits the container to the slice's cpuset.
     """
     slices = {name: grants.slice_of(name, exclusive=True) for name in lost}
     paths = {cgroup.path_of(unit): name for name, unit in slices.items() if cgroup.populated(host, unit)}
@@ -77,7 +77,7 @@ def released_changes(host: Host, lost: t.Iterable[str], online: CpuSet) -> list[
 
 
 def undeclared_change(workload: str, container: str, group: str) -> Change:
-    """The item for a container that is not declared and uses the pod's CPUs and memory."""
+    """The item for a container that runs in a pod and is not declared: it uses the pod's CPUs and memory."""
     reason = (
         f"no container of {workload} has this name, so it has the limits of the whole pod alone: declare it, give it a declared "
         "name, or start it in another pod"
@@ -88,7 +88,7 @@ def undeclared_change(workload: str, container: str, group: str) -> Change:
 
 
 def limit_changes(host: Host, workload: str, container: str, group: str, wanted: ContainerLimits) -> list[Change]:
-    """The changes of one container."""
+    """The changes of the limits of one container."""
     items = []
     for file, value in wanted.files.items():
         path = f"{group}/{file}"
@@ -103,7 +103,7 @@ def limit_changes(host: Host, workload: str, container: str, group: str, wanted:
             continue
         # Optional, since a container may end at any moment.
         step = make_step.value(path, container_limits.written(file, value), LIVE, optional=True)
-        shown = actual or "all of the pod's"  # cpuset.cpus is empty: cgroup-v2.rst.
+        shown = actual or "all of the pod's"  # cpuset.cpus is empty: cgroup-v2.rst
         items.append(Change(NAME, subject, file, shown, value, "the container's limit differs", path, (step,)))
     return items
 

@@ -30,8 +30,8 @@ from .workload_placement import UnitState
 
 
 class LimitsState(NamedTuple):
-    """A workload as observed: its slice's drop-in and kernel values (None: no slice), its unit, and the scores of its processes that
-    differ from the wanted score.
+    """A workload as observed: the drop-in and kernel values of its slice (None: no slice), its unit, and the OOM scores of its processes
+    that differ from the wanted score.
     """
 
     slice: str
@@ -52,7 +52,7 @@ def observe(
     score: t.Optional[int],
     sizes: t.Sequence[int],
 ) -> LimitsState:
-    """A workload, its slice ``unit`` and these ``limits`` of the slice as observed: by files of the kernel and systemd."""
+    """A workload as observed, with its slice ``unit`` and these ``limits`` of the slice: by files of the kernel and systemd."""
     path = cgroup.path_of(unit)
     exists = cgroup.exists(host, unit)
     values = {name: stripped(host.read(f"{path}/{unit_limits.FILES[name]}")) for name in limits if exists}
@@ -79,7 +79,7 @@ def slice_changes(
     *,
     limited: bool,
 ) -> list[Change]:
-    """The changes of a workload's slice: its drop-in, its limits in force if it is ``limited``, and its start."""
+    """The changes of a workload's slice: its drop-in, its start, and (if the slice is ``limited``) its limits in force."""
     persistent = {
         name: value for name, value in wanted.items() if name != "AllowedMemoryNodes" or need.workload.hold != RUNNING
     }
@@ -101,14 +101,14 @@ def slice_changes(
             changes += early_limits(need, seen, wanted)
             changes += hugetlb_changes(host, need, seen, sizes)
         return changes
-    if limited:  # A workload that has not started yet has no grant.
+    if limited:  # a workload that has not started yet has no grant
         changes += filter(None, (limit_change(seen, name, value) for name, value in wanted.items()))
         changes += hugetlb_changes(host, need, seen, sizes)
     return changes
 
 
 def units_set_by_hand(host: Host) -> frozenset[str]:
-    """The slices with a persistent ``systemctl set-property``, whose files hide what is set live."""
+    """The slices with a persistent ``systemctl set-property``, whose files hide the values that are set live."""
     return frozenset(name[: -len(".d")] for name in host.names(PERSISTENT_CONTROL) if name.endswith(".slice.d"))
 
 
@@ -129,14 +129,14 @@ def override_changes(host: Host, unit: str, wanted: t.Iterable[str]) -> list[Cha
 
 
 def early_limits(need: ResourceRequirements, seen: LimitsState, wanted: t.Mapping[str, str]) -> list[Change]:
-    """The changes of limits that are in no drop-in: the slice gets these limits right after its start."""
+    """The changes of limits that are in no drop-in: for ``hold: running`` these limits are set right after the slice's start."""
     names = [name for name in wanted if need.workload.template or name == "AllowedMemoryNodes"]
     items = (limit_change(seen, name, wanted[name]) for name in names if need.workload.hold == RUNNING)
     return [change for change in items if change is not None]
 
 
 def narrower_changes(host: Host, need: ResourceRequirements, wanted: t.Mapping[str, str]) -> list[Change]:
-    """The items for limits that a workload on the shared pool cannot reach, since the shared slice has lower limits."""
+    """The items for limits that a workload on the shared pool cannot reach, since the slice around all these workloads has lower limits."""
     items = []
     for name in ("TasksMax", "MemoryMax", "CPUQuota"):
         location = f"{cgroup.path_of(CORRAL_SLICE)}/{unit_limits.FILES[name]}"
@@ -165,7 +165,7 @@ def limit_change(seen: LimitsState, name: str, value: str) -> t.Optional[Change]
 
 
 def hugetlb_changes(host: Host, need: ResourceRequirements, seen: LimitsState, sizes: t.Sequence[int]) -> list[Change]:
-    """The changes of hugepage limits, for which systemd has no property: first the controller in each parent, then the file."""
+    """The changes of hugepage limits, for which systemd has no property: first the controller of each parent, then the limit's file."""
     changes = []
     path = cgroup.path_of(seen.slice)
     limits = unit_limits.hugetlb(need, [size for size in sizes if hugepage_files.pool(host, size, None) is not None])
@@ -187,7 +187,7 @@ def hugetlb_changes(host: Host, need: ResourceRequirements, seen: LimitsState, s
 
 
 def score_changes(host: Host, need: ResourceRequirements, seen: LimitsState, score: t.Optional[int]) -> list[Change]:
-    """The change of processes with another score: OOMScoreAdjust= acts only at a unit's start."""
+    """The change of processes whose OOM score differs from ``score``: OOMScoreAdjust= acts only at a unit's start."""
     if score is None or not seen.scores:
         return []
     others = oom_score.others(host, cgroup.path_of(seen.slice), str(score))

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The items of workloads whose containers share a PID namespace, or do not share one, contrary to the profile.
+"""The items of workloads whose containers share a PID namespace, or have separate ones, contrary to the profile.
 
 A part of the workloads manager. The items have no steps: a namespace lasts as long as its processes.
 """
@@ -28,7 +28,7 @@ PROPERTY = "share_process_namespace"
 def changes(
     host: Host, placed: t.Sequence[tuple[ResourceRequirements, str]], tenants: t.Sequence[Tenant]
 ) -> list[Change]:
-    """The items of the workloads in ``placed``, which has each workload with its slice."""
+    """The items of the workloads in ``placed``, which are pairs of a workload and its slice."""
     paths = {need.workload.name: cgroup.path_of(unit) for need, unit in placed}
     rows = pid_namespaces.containers(host, cgroup.ROOT, tuple(sorted(paths.values())))
     node = pid_namespaces.of_node(host) if rows else ""
@@ -49,7 +49,7 @@ def changes(
 
 
 def item(need: ResourceRequirements, shared: bool, difference: Difference, tenants: t.Sequence[Tenant]) -> Change:
-    """The item of a workload."""
+    """The item of one workload."""
     reason, location = difference.reason, f"/proc/{difference.pid}/ns/pid"
     target, subject = "shared" if shared else "separate", need.workload.name
     if not difference.known:

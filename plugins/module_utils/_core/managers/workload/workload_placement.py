@@ -39,13 +39,13 @@ YES = (["yes"], ["true"], ["on"], ["1"], ["y"], ["t"])
 
 # Prefixes of the names of control groups of containers, of their monitors and of pods.
 CONTAINERS = ("libpod", "docker-", "crio-", "cri-containerd-")
-SPLIT = "libpod-payload-"  # a container inside its unit (podman run --cgroups=split, Quadlet's way)
+SPLIT = "libpod-payload-"  # a container inside its unit (podman run --cgroups=split, as Quadlet does)
 
 
 class UnitState(NamedTuple):
-    """A workload's unit as observed. ``there``: it exists. ``elsewhere``: the part of its command that runs a container elsewhere.
-    ``is_early``: it starts before all else at boot (DefaultDependencies=no). ``guests``: other control groups in its slice of exclusive
-    CPUs, each with some processes. ``other_name``: the real name of a unit whose ``file`` is an alias.
+    """A workload's unit as observed. ``there``: the unit exists. ``elsewhere``: the part of the unit's command that runs a container in
+    another place. ``is_early``: the unit starts before all else at boot (DefaultDependencies=no). ``guests``: other control groups in
+    its slice of exclusive CPUs, each with some processes. ``other_name``: the real name of a unit whose ``file`` is an alias.
     """
 
     there: bool
@@ -78,7 +78,7 @@ def observe_unit(host: Host, files: systemd.UnitFiles, need: ResourceRequirement
     there = workload_state.there(host, files, unit)
     commands: list[str] = []
     for item in files.settings(unit, "ExecStart"):
-        commands = [*commands, item.value] if item.value else []  # An empty assignment resets the list.
+        commands = [*commands, item.value] if item.value else []  # an empty assignment resets the list
     elsewhere = container_command.run_elsewhere(commands, wanted)
     starts = container_command.starts_others(commands)
     if starts and runs_in == wanted and not holds_others(host, wanted, unit):
@@ -93,7 +93,7 @@ def observe_unit(host: Host, files: systemd.UnitFiles, need: ResourceRequirement
 
 
 def guests_in(host: Host, slice_name: str, unit: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The control groups in a unit's slice that are neither the unit's nor a container's: the kernel lets them use the unit's CPUs."""
+    """The control groups in a unit's slice that belong to neither the unit nor a container: such groups may use the unit's CPUs."""
     path = cgroup.path_of(slice_name)
     names = [name for name in host.folders(path) if name != unit and not name.startswith(CONTAINERS)]
     there = [name for name in names if cgroup.populated_at(host, f"{path}/{name}")]
@@ -101,7 +101,7 @@ def guests_in(host: Host, slice_name: str, unit: str) -> tuple[tuple[str, tuple[
 
 
 def holds_others(host: Host, slice_name: str, unit: str) -> bool:
-    """Whether processes run in control groups beside or inside a unit's own control group: they are of containers."""
+    """Whether processes run in control groups beside or inside a unit's own control group; such processes belong to containers."""
     outer = cgroup.path_of(slice_name)
     inner = [f"{outer}/{name}" for name in host.folders(outer) if name != unit]
     inner += [f"{outer}/{unit}/{name}" for name in host.folders(f"{outer}/{unit}")]
@@ -109,7 +109,7 @@ def holds_others(host: Host, slice_name: str, unit: str) -> bool:
 
 
 def place_file(need: ResourceRequirements) -> str:
-    """The drop-in that places a workload's unit: the unit's own, or its template's."""
+    """The path of the drop-in that places a workload's unit: the drop-in is of the unit, or of its template."""
     return dropin(need.workload.template or need.workload.pattern, NAME)
 
 
@@ -123,7 +123,7 @@ def unit_changes(
     score: t.Optional[int],
     devices: t.Sequence[str] = (),
 ) -> list[Change]:
-    """The changes of a workload's unit: its drop-in, and its slice while it runs. ``devices`` are lines for the drop-in."""
+    """The changes of a workload's unit: its drop-in, and its slice while the unit runs. ``devices`` are lines for the drop-in."""
     unit = need.workload.pattern
     changes = []
     text = workload_units.unit_dropin(need, slice_name, score, exclusive=bool(need.cpus), devices=devices)
@@ -175,7 +175,7 @@ def strayed_changes(
 ) -> t.Iterator[Change]:
     """The items of running units with no process in their control groups: the processes were moved by hand out of all slices.
 
-    systemd is asked for the processes. A unit that stays active without processes (RemainAfterExit=) is no item.
+    systemd is asked for the processes. There is no item for a unit that stays active without processes (RemainAfterExit=).
     """
     units = {need.workload.pattern: place for need, place in placed if need.workload.is_unit}
     strayed = {
@@ -195,7 +195,7 @@ def strayed_changes(
             yield Change(NAME, unit, "slice", None, slice_name, reason, location, (), UNKNOWN)
             continue
         group = (host.read(location) or "").strip()
-        # The unit may have started again meanwhile: then it is in its place.
+        # The unit may have started again since: the process is in the unit's control group.
         if group.startswith("0::/") and unit not in group.split("/"):
             actual = f"{printable(group[len('0::/') :]) or 'the root'} (PID {pid} {process.name(host, pid)})"
             reason = f"it was moved there by hand since its start: systemctl restart {unit}"
@@ -209,7 +209,7 @@ def device_lines(
 ) -> list[str]:
     """The lines for the drop-in of a unit with granted devices; if a resource has files, the unit can open no other devices.
 
-    A unit with a private /dev also needs BindPaths= for every device file that it may get. It can open only files of its grant.
+    A unit with a private /dev also needs BindPaths= for every file that a grant may give. The unit can open only files of its grant.
     """
     if not need.devices:
         return []
@@ -226,7 +226,7 @@ def device_lines(
         others = [item for name in device_allow.BINDS for item in files.settings(unit, name) if item.file != own]
         binds = device_allow.binds(paths, private, others)
         if context.run == "boot":
-            # The kernel may find more devices soon, and units start before the next tick.
+            # The present paths of BindPaths= stay at boot: the kernel may find more devices soon, and units start before the next tick.
             listed = [item.value for item in files.settings(unit, "BindPaths") if item.file == own]
             binds = sorted({*binds, *filter(None, listed)})
     return device_delivery.unit_lines(closed=closed, binds=binds)
@@ -253,8 +253,8 @@ def earlier_name_change(host: Host, grant: Grant) -> t.Optional[Change]:
 def later_change(
     need: ResourceRequirements, name: str, settings: t.Sequence[Setting], wanted: str
 ) -> t.Optional[Change]:
-    """The item for another file that sorts after Corral's drop-in and sets a property to another value."""
-    # A name that sorts before Corral's drop-in is enough: no key of a profile sets the property, and Slice= there may match a tenant.
+    """The item for a file of another author that sorts after Corral's drop-in and sets a property to another value."""
+    # A name that sorts before Corral's drop-in is enough: no key of a profile sets this property, and Slice= may match a tenant's slice.
     way_out = f"take {name}= out of it, or rename it to sort before Corral's"
     return unit_property.later_change(
         NAME, need.workload.pattern, name, settings, wanted, ours=place_file(need), way_out=way_out
@@ -262,7 +262,7 @@ def later_change(
 
 
 def running_containers(host: Host, needs: t.Iterable[ResourceRequirements]) -> list[tuple[str, str]]:
-    """Names and control groups of the running containers that may belong to workloads. Only Podman knows their pods and labels."""
+    """Names and control groups of the running containers that may belong to workloads. Only Podman knows a container's pod and labels."""
     known = [need.workload for need in needs if not need.workload.is_unit]
     patterns = sorted({one.pattern if MATCH_KINDS[one.match].in_monitor else "*" for one in known})
     if not patterns:
@@ -277,8 +277,8 @@ def container_change(
 ) -> t.Optional[Change]:
     """The item for a container of a workload that runs outside the workload's slice, on shared CPUs.
 
-    The item is unknown if only Podman can tell whether a container belongs to the workload. A pod's infra container only waits, and may
-    run anywhere.
+    The item is unknown if only Podman can tell whether a container belongs to the workload. A pod's infra container only waits: it may run
+    anywhere.
     """
     kind, pattern = MATCH_KINDS[need.workload.match], need.workload.pattern
     inside = f"{cgroup.path_of(slice_name)}/"
@@ -307,7 +307,7 @@ def container_change(
 
 
 def way_into(slice_name: str, location: str) -> str:
-    """How to start a container in a slice. A container inside a unit needs Slice= of the unit: Podman refuses --cgroup-parent there."""
+    """How to start a container in a slice. A container inside a unit needs Slice= of the unit: Podman refuses --cgroup-parent in a unit."""
     parent, dummy, own = location.rpartition("/")
     unit = parent.rpartition("/")[2]
     if own.startswith(SPLIT) and unit.endswith(".service"):
@@ -329,21 +329,21 @@ def slice_shown(location: str) -> str:
 
 
 def score_of(need: ResourceRequirements, capacity: t.Optional[int]) -> t.Optional[int]:
-    """oom_score_adj of a workload's processes; None if the score depends on the machine's memory, and its size is not known."""
+    """oom_score_adj of a workload's processes; None if the score depends on the size of the machine's memory, which is not known."""
     if capacity is None and need.qos == qos.BURSTABLE:
         return None
     return qos.oom_score_adj(need.qos, dict(need.requests).get(MEMORY, 0), capacity or 1)
 
 
 def scores_differ(need: ResourceRequirements) -> bool:
-    """Whether each container of a pod has a score of its own: only in the class Burstable."""
+    """Whether each container of a pod has a different score: only in the class Burstable."""
     return bool(need.workload.containers) and need.qos == qos.BURSTABLE
 
 
 def slice_for(need: ResourceRequirements, grant: t.Optional[Grant]) -> str:
     """The slice of a workload. A workload that was refused CPUs runs on the shared pool: a slice without a cpuset would have all CPUs.
 
-    With ``hold: running`` a workload has its exclusive slice even without a grant: it does not start without a grant.
+    A workload with ``hold: running`` has its exclusive slice even without a grant: it does not start without a grant.
     """
     own = bool(grant.cpus) if grant else need.cpus > 0 and need.workload.hold == RUNNING
     return grants.slice_of(need.workload.name, exclusive=own, tenant=need.tenant)

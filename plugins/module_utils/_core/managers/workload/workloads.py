@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The workloads manager: the checkpoint of grants, a slice with limits for each workload, and the unit's place in it.
+"""The workloads manager: the checkpoint of grants, a slice with limits for each workload, and the slice of the workload's unit.
 
 The cpu manager sets the CPUs of slices; grants are decided before (allocate_workloads.py).
 """
@@ -72,7 +72,7 @@ WRITES = (
         volatile=True,
     ),
     Place("value", r"/proc/[0-9]+/oom_score_adj", volatile=True),
-    # Podman makes a slice for each pod; a container inside a unit (--cgroups=split) has a control group below the unit's.
+    # Podman makes a slice for each pod; a container inside a unit (--cgroups=split) has a control group below the unit's group.
     Place(
         "value",
         rf"{cgroup.ROOT}/({re.escape(CORRAL_SLICE)}/{SHARED_PREFIX}|{EXCLUSIVE_PREFIX})[^/]+\.slice/([^/]+/)*{CONTAINER}/({_OF_CONTAINERS})",
@@ -83,8 +83,9 @@ WRITES = (
 
 class ObservedWorkloads(NamedTuple):
     """The observations that the parts of all workloads share. ``sizes``: the sizes of declared hugepages in KiB. ``tasks``: the task limit
-    of a workload with its own CPUs that declares no limit. ``memory``: the machine's, in bytes. ``containers``: the running containers that
-    may belong to workloads, with their control groups. ``by_hand``: slices with a file of set-property. ``of_tenants``: tenants' slices.
+    of a workload with exclusive CPUs that declares no limit. ``memory``: the machine's memory in bytes. ``containers``: the running
+    containers that may belong to workloads, with their control groups. ``by_hand``: slices with a file of set-property. ``of_tenants``:
+    tenants' slices.
     """
 
     files: systemd.UnitFiles
@@ -133,13 +134,13 @@ def plan(host: Host, context: Context) -> Part:
 
 
 def plan_unfit(host: Host, context: Context, workloads: Workloads, unfit: Problem) -> Part:
-    """The part of a node that cannot give anything to workloads (``unfit``: why)."""
+    """The part of a node on which no workload can have a grant. ``unfit``: the reason."""
     running = [grant for grant in workloads.allocated.grants if grant.cpus]
     owned: set[str] = set()
     if running and context.profile.cpu is None:
         kept = ", ".join(f"{grant.workload} (CPUs {cpuset.format(grant.cpus)})" for grant in running)
         unfit = Problem("cpu", None, f"{kept} runs and keeps its CPUs until it stops: stop it first, or keep cpu")
-        # As long as these workloads run, no original of the pools is restored.
+        # As long as workloads run with exclusive CPUs, no original of the pools is restored.
         owned = {record.before.key for record in state.records(host)[0] if record.manager in ("cpu", NAME)}
     if workloads.needs or running:
         change = Change(NAME, "workloads", "placement", None, None, unfit.message, state.CHECKPOINT, (), UNKNOWN)
@@ -164,7 +165,7 @@ def observe(host: Host, context: Context, workloads: Workloads) -> ObservedWorkl
 
 
 def checkpoint_part(host: Host, context: Context, workloads: Workloads) -> Part:
-    """The part of the checkpoint, with the problems of the declared workloads as a whole."""
+    """The part with the changes of the checkpoint, and with the problems that concern all declared workloads together."""
     problems = [problem_of(context, refusal) for refusal in workloads.allocated.refusals]
     return Part(
         (
@@ -183,12 +184,12 @@ def checkpoint_part(host: Host, context: Context, workloads: Workloads) -> Part:
 
 
 def around_part(host: Host, context: Context, workloads: Workloads, by_hand: t.Container[str]) -> Part:
-    """The part of the slices around workloads: the slices of tenants, and the weight of the shared slice."""
+    """The part with the slices around workloads: the slices of tenants, and the weight of the slice around all shared workloads."""
     changes: list[Change] = []
     owned: set[str] = set()
     granted, tenants = workloads.allocated.grants, context.profile.tenants
     if tenants:
-        from ..tenants import tenant_slices  # Imported here: only nodes with tenants need it.
+        from ..tenants import tenant_slices  # imported here: only nodes with tenants need the module
 
         for tenant in tenants:
             changes += tenant_slices.slice_changes(host, tenant, granted)
@@ -208,7 +209,7 @@ def around_part(host: Host, context: Context, workloads: Workloads, by_hand: t.C
 def workload_part(
     host: Host, context: Context, need: ResourceRequirements, grant: t.Optional[Grant], common: ObservedWorkloads
 ) -> Part:
-    """The part of one workload: its slice with limits, and the place of its unit or container in the slice."""
+    """The part of one workload: its slice with limits, and the placement of its unit or container in the slice."""
     score = workload_placement.score_of(need, common.memory)
     if context.workloads is not None and need.workload.name in context.workloads.status.other_units:
         return part_beside(host, context, need, grant, common, score)
@@ -221,10 +222,10 @@ def workload_part(
     unit = workload_placement.slice_for(need, grant)
     wanted = unit_limits.of(need, bool(need.cpus), grant.mems if grant else None)
     if PIDS not in dict(need.limits) and common.tasks is not None and grants.is_exclusive(unit):
-        # A top-level slice has no parent whose limit would keep the system's reserve.
+        # A slice of exclusive CPUs is at the top level: no parent's limit keeps the task reserve of the system.
         wanted = {**wanted, "TasksMax": str(common.tasks)}
     seen = workload_limits.observe(host, common.files, need, unit, wanted, score, common.sizes)
-    # A workload that still runs without a grant, after its CPUs were reserved or isolated, keeps its limits until it stops.
+    # A workload that still runs without a grant, because its CPUs were reserved or isolated, keeps its limits until it stops.
     limited = grant is not None or (seen.exists and cgroup.populated(host, seen.slice))
     is_own = unit not in common.of_tenants
     limited = limited and is_own
@@ -245,15 +246,15 @@ def workload_part(
         changes += filter(None, [workload_placement.container_change(need, seen.slice, common.containers)])
     if not need.cpus and is_own:
         changes += workload_limits.narrower_changes(host, need, wanted)
-    if not workload_placement.scores_differ(need):  # Otherwise each container has its own score.
+    if not workload_placement.scores_differ(need):  # otherwise each container has a score
         changes += workload_limits.score_changes(host, need, seen, score)
     return Part(tuple(changes), frozenset(owned), problems=tuple(problems), notes=tuple(notes))
 
 
 def in_slice_of_tenant(need: ResourceRequirements, unit: str) -> Change:
-    """The item of a workload that was admitted under the name of a tenant: both have one slice.
+    """The item of a workload that was admitted under the name of a tenant: workload and tenant have the same slice.
 
-    The workload's limits are not set there: they would limit all that the tenant runs.
+    The workload's limits are not set on this slice: such limits would apply to all workloads of the tenant.
     """
     name = need.workload.name
     reason = (
@@ -270,13 +271,13 @@ def part_beside(
     common: ObservedWorkloads,
     score: t.Optional[int],
 ) -> Part:
-    """The part of a workload while another unit still runs under its name. That unit keeps the slice as it is. The workload's own unit
-    starts in a slice on the shared pool, or does not start.
+    """The part of a workload while another unit still runs under the workload's name. The other unit keeps the slice unchanged. The
+    workload's own unit starts in a slice on the shared pool, or does not start.
     """
     unit = grant.slice if grant else workload_placement.slice_for(need, None)
     owned = owned_of(unit, dict.fromkeys(unit_limits.FILES, ""), files=True)
     place = unit
-    # With ``hold: running`` the unit does not start meanwhile: its admission is refused.
+    # With ``hold: running`` the workload's own unit does not start: its admission is refused while the other unit runs.
     if need.workload.hold != RUNNING and grants.is_exclusive(unit):
         place = grants.slice_of(need.workload.name, exclusive=False, tenant=need.tenant)
     if not need.workload.is_unit:
@@ -289,7 +290,7 @@ def part_beside(
 
 
 def runs_part(host: Host, undeclared: t.Sequence[Grant], renamed: t.Sequence[Grant]) -> Part:
-    """The part of grants whose units still run, although the profile no longer declares the workloads, or ``renamed`` them."""
+    """The part of grants whose units still run, although the profile no longer declares the workloads, or has ``renamed`` the workloads."""
     changes = filter(None, (workload_placement.earlier_name_change(host, grant) for grant in renamed))
     files = {f"file:{dropin(grant.unit, workload_units.EARLIER_NAME)}" for grant in renamed}
     return Part(tuple(changes), frozenset(files | owned_for_runs(host, undeclared, renamed)))
@@ -306,7 +307,7 @@ def strayed_part(
 def namespace_changes(
     host: Host, context: Context, granted: t.Iterable[tuple[ResourceRequirements, t.Optional[Grant]]]
 ) -> list[Change]:
-    """The items of containers whose PID namespaces differ from the profile."""
+    """The items of workloads whose containers have other PID namespaces than the profile declares."""
     placed = [
         (need, workload_placement.slice_for(need, grant))
         for need, grant in granted
@@ -315,7 +316,7 @@ def namespace_changes(
     ]
     if not placed:
         return []
-    from . import workload_namespaces  # Imported here: only nodes that declare sharing need it.
+    from . import workload_namespaces  # imported here: only nodes that declare sharing need the module
 
     return list(workload_namespaces.changes(host, placed, context.profile.tenants))
 
@@ -326,12 +327,12 @@ def containers_part(
     granted: t.Iterable[tuple[ResourceRequirements, t.Optional[Grant]]],
     common: ObservedWorkloads,
 ) -> Part:
-    """The part of the containers of pods: their limits that differ from the profile."""
+    """The part of the containers of pods: the changes of limits that differ from the profile."""
     others = context.workloads.status.other_units if context.workloads else {}
     pods = [(need, grant) for need, grant in granted if need.workload.containers and need.workload.name not in others]
     if not pods:
         return Part((), frozenset())
-    from . import workload_containers  # Imported here: only nodes with declared pods need it.
+    from . import workload_containers  # imported here: only nodes with declared pods need the module
 
     having = [(need, grant) for need, grant in pods if grant is not None]
     lost = [need.workload.name for need, grant in pods if grant is None or not grant.cpus]
@@ -342,7 +343,7 @@ def containers_part(
 
 
 def grant_unit_part(host: Host, context: Context) -> Part:
-    """The part of the unit files that admit a workload before its unit starts, and hold its grant while the unit runs."""
+    """The part of the unit files with which systemd admits a workload before its unit starts, and keeps the grant while the unit runs."""
     texts = {
         workload_units.GRANT_UNIT: workload_units.grant_unit_text(),
         workload_units.REGRANT_UNIT: workload_units.regrant_unit_text(),
@@ -354,7 +355,7 @@ def grant_unit_part(host: Host, context: Context) -> Part:
 
 
 def unfit_problem(host: Host, context: Context) -> t.Optional[Problem]:
-    """Why no workload can have a grant on this node; None where workloads can."""
+    """Why no workload can have a grant on this node; None if workloads can have grants."""
     if not systemd.runs(host):
         return Problem("workloads", None, "systemd does not run here, so workloads have no slices")
     if not cgroup.unified(host):
@@ -367,9 +368,9 @@ def unfit_problem(host: Host, context: Context) -> t.Optional[Problem]:
 
 
 def empty_slices(host: Host) -> tuple[Change, ...]:
-    """The changes that stop workloads' slices without a process: systemd keeps a slice whose unit was refused.
+    """The changes that stop workloads' slices without a process, such as the slice of a unit that systemd refused to start.
 
-    Only for a removal: otherwise a unit may be about to start in such a slice.
+    Only for a removal: in any other run a unit may be about to start in such a slice.
     """
     return tuple(
         Change(
@@ -382,16 +383,16 @@ def empty_slices(host: Host) -> tuple[Change, ...]:
 
 
 def owned_of(unit: str, wanted: t.Mapping[str, str], *, files: bool) -> set[str]:
-    """The keys of a workload's slice; with limits (``wanted``) also the slice itself."""
+    """The keys of a workload's slice: of its drop-in (with ``files``), its limits (``wanted``), and, if there are limits, its state."""
     owned = {f"file:{dropin(unit, NAME)}"} if files else set()
     return owned | {f"property:{unit}:{name}" for name in wanted} | ({f"unit:{unit}"} if wanted else set())
 
 
 def owned_for_runs(host: Host, undeclared: t.Sequence[Grant], renamed: t.Container[Grant]) -> set[str]:
-    """The keys of the drop-ins and slices that running units of undeclared workloads need until they stop.
+    """The keys of the drop-ins and slices that running units of undeclared workloads need until the units stop.
 
     The drop-in with Requires= of the grant's unit must stay: without the drop-in systemd would stop the grant's unit while the workload
-    runs. Grants in ``renamed`` have another drop-in with Requires=.
+    runs. For grants in ``renamed``, another drop-in has Requires=.
     """
     owned: set[str] = set()
     names = host.names(ETC) if undeclared else []
@@ -404,7 +405,7 @@ def owned_for_runs(host: Host, undeclared: t.Sequence[Grant], renamed: t.Contain
             having.setdefault(row, []).append(path)
     for grant in undeclared:
         instance = profile_workloads.slice_name(grant.workload).partition("\\x40")[2]
-        # The workload may have another slice by now: without the static policy new runs share.
+        # The drop-in is found by this line: the workload may have another slice by now (without the static policy new runs share CPUs).
         line = f"Requires={workload_units.grant_unit(grant.workload)}\n"
         files = {f"file:{path}" for path in having.get(line, ())}
         files |= {f"file:{path}" for path, text in templates.items() if line in text.replace("%i", instance)}
@@ -414,17 +415,17 @@ def owned_for_runs(host: Host, undeclared: t.Sequence[Grant], renamed: t.Contain
 
 
 def problem_of(context: Context, refusal: Refusal) -> Problem:
-    """A refusal as a problem of the profile."""
+    """A refusal of a grant as a problem of the profile."""
     name = refusal.workload.partition(":")[0]
     index = next((i for i, workload in enumerate(context.profile.workloads) if workload.name == name), None)
     path = refusal.workload if index is None else f"workloads[{index}]"
-    # If a quota of workloads refuses, the refusal's value is the workload itself.
+    # If a quota of the number of workloads refuses, the refusal's value is the workload itself.
     named = "" if refusal.value == refusal.workload else f"{refusal.workload}: "
     return Problem(f"{path}.{refusal.key}", refusal.value, f"{named}{refusal.message}")
 
 
 def named_as_tenants(declared: Profile, needs: t.Sequence[ResourceRequirements]) -> list[Problem]:
-    """The problems of tenants that have the name of an admitted workload: both would write their limits to one slice."""
+    """The problems of tenants that have the name of an admitted workload: tenant and workload would write limits to the same slice."""
     names = {profile_workloads.slice_name(need.workload.name): need.workload.name for need in needs}
     known = [(index, row.name, profile_workloads.slice_name(row.name)) for index, row in enumerate(declared.tenants)]
     return [
@@ -456,7 +457,7 @@ def twice_matched(needs: t.Sequence[ResourceRequirements]) -> list[Problem]:
 
 
 def met_by_admitted(context: Context, needs: t.Sequence[ResourceRequirements]) -> list[Problem]:
-    """The problems of a new profile's containers, pods and labels that a workload admitted at run time matches too."""
+    """The problems of a new profile's containers, pods and labels that also match a workload admitted at run time."""
     declared = {row.name: row for row in context.profile.workloads if row.has_resources and not row.is_unit}
     others = [need.workload for need in needs if need.workload.name not in declared] if context.fresh else []
     return [
@@ -472,7 +473,7 @@ def met_by_admitted(context: Context, needs: t.Sequence[ResourceRequirements]) -
 
 
 def unit_problems(context: Context, need: ResourceRequirements, seen: workload_limits.LimitsState) -> list[Problem]:
-    """The problem of a unit that cannot run in its slice: it is an alias, it starts before Corral, or another file sets Slice=."""
+    """The problem of a unit that cannot run in its slice: the unit is an alias or starts before Corral, or another file sets Slice=."""
     unit = seen.unit
     if unit is not None and unit.other_name:
         message = f"is another name of {unit.other_name}: match that one"
@@ -486,11 +487,11 @@ def unit_problems(context: Context, need: ResourceRequirements, seen: workload_l
     return [problem_of(context, Refusal(need.workload.name, "match.unit", need.workload.pattern, change.reason))]
 
 
-# Entry of the registry
+# The entry for the registry
 
 
 def key_of(change: Change, declared: Profile) -> str:
-    """The key of a change's workload or tenant, by the change's subject and location."""
+    """The key of the workload or tenant that a change's subject or location names."""
     names = [workload.name for workload in declared.workloads]
     tenants = [tenant.name for tenant in declared.tenants]
     for part in (change.subject, *change.location.split("/"), *change.subject.split("/")):

@@ -5,13 +5,13 @@
 # This module is private to the collection corral.node.
 """The choice of CPUs, as the kubelet's static CPU policy makes it (takeByTopology and allocateCPUs, 1.36).
 
-A Pick holds the free CPUs and the number that is still needed; it takes CPUs in several steps, the largest units first. Every list is
-ordered by (free CPUs in the unit, id): units in use are filled before unused units.
+A Pick has the free CPUs and the number of CPUs that are still needed; it takes CPUs in several steps, the largest units first. Every list
+is ordered by (free CPUs in the unit, id): units in use are filled before unused units.
 
-The kubelet considers a core or socket wholly free if its free CPUs equal an average (CPUs / cores, CPUs / sockets). That is wrong on
-machines with offline siblings or hybrid cores (kubernetes#124066). Here a unit is wholly free if all of its online CPUs are free;
-averages are used only if the counts of the kubelet's tables are given. For the same reason full-pcpus-only promises whole cores here,
-and only a number of CPUs in the kubelet.
+The kubelet considers a core or socket wholly free if its free CPUs equal an average (CPUs / cores, CPUs / sockets). This rule is wrong on
+machines with offline siblings or hybrid cores (kubernetes#124066). Here a unit is wholly free if all of its online CPUs are free; averages
+are used only if the counts of the kubelet's tables are given. For the same reason full-pcpus-only promises whole cores here, and only a
+number of CPUs in the kubelet.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def take(view: CpuTopology, available: CpuSet, count: int, options: Options = DE
 
 
 def take_packed(view: CpuTopology, available: CpuSet, count: int) -> CpuSet:
-    """take() without options: whole nodes and sockets, then whole cores, then single CPUs."""
+    """The result of take() without options: whole nodes and sockets, then whole cores, then single CPUs."""
     return take(view, available, count)
 
 
@@ -75,9 +75,9 @@ def allocate(
 
 
 def smt_problem(view: CpuTopology, available: CpuSet, reserved: CpuSet, count: int) -> str | None:
-    """Why full-pcpus-only cannot give ``count`` CPUs, if possible in the kubelet's words; None if ``count`` CPUs are possible.
+    """Why full-pcpus-only cannot give ``count`` CPUs, if possible in the kubelet's words; None if it can give ``count`` CPUs.
 
-    A core is usable if all of its CPUs are ``available`` and none is ``reserved``.
+    A core is usable if all of its CPUs are ``available`` and no CPU is ``reserved``.
     """
     usable = _free_cores(view, view.mask(available - reserved))
     sizes = view.core_sizes or (1,)
@@ -116,18 +116,18 @@ def _take(view: CpuTopology, free: int, count: int, options: Options) -> int:
 
 
 def _group(view: CpuTopology) -> int:
-    """The number of CPUs of a core. If cores differ, that of the largest core: then nearly all groups are whole cores."""
+    """The number of CPUs of a core. If cores differ, the number of the largest core: with this number nearly all groups are whole cores."""
     return view.num_cpus // view.num_cores if view.averages else max(view.core_sizes, default=1)
 
 
 def take_distributed(view: CpuTopology, free: int, count: int, group: int, spread: bool) -> int:
-    """``count`` CPUs evenly from the fewest NUMA nodes, in groups of ``group`` CPUs; as by take_units() if no even division exists."""
+    """``count`` CPUs, divided evenly among the fewest NUMA nodes in groups of ``group`` CPUs; else as by take_units()."""
     if count < 1 or count % group:
         return take_units(view, free, count, spread)
     pick = Pick(view, free, count)
     nodes = list(pick.ordered(NUMA))
     counts = [free_there for dummy, free_there in nodes]
-    from . import allocation_numa  # only one option needs this module, and each start waits for imports
+    from . import allocation_numa  # only one option needs this module, and each import makes a start longer
 
     portions = allocation_numa.portions(counts, count, group, _fewest_nodes(view, count, group))
     if portions is None:
@@ -138,7 +138,7 @@ def take_distributed(view: CpuTopology, free: int, count: int, group: int, sprea
 
 
 def _fewest_nodes(view: CpuTopology, count: int, group: int) -> int:
-    """The least number of nodes that have ``count`` CPUs, if all CPUs are free."""
+    """The least number of nodes that have ``count`` CPUs together, in groups of ``group`` CPUs, if all CPUs are free."""
     nodes = view.units[NUMA].values()
     if view.averages:
         return _ceil(count // group, _ceil(_ceil(len(view.cpus), group), len(nodes)))
@@ -203,20 +203,20 @@ class Pick:
                     yield unit, count
 
     def whole(self, level: int) -> t.Iterator[Unit]:
-        """The wholly free units of a level in order."""
+        """The wholly free units of a level, in the order of ordered()."""
         for unit, count in self.ordered(level):
             if count == self.size(unit, level):
                 yield unit
 
     def size(self, unit: Unit, level: int) -> int:
-        """The number of free CPUs with which a unit counts as wholly free."""
+        """The number of free CPUs at which a unit counts as wholly free."""
         view = self.view
         if view.averages and level in (CORE, SOCKET):
             return view.num_cpus // (view.num_cores if level == CORE else view.num_sockets)
         return unit.size
 
     def take_whole(self, level: int) -> None:
-        """Take each wholly free unit that is not larger than the number of needed CPUs; the list of units is made once."""
+        """Take each wholly free unit that is not larger than the number of needed CPUs. The list of wholly free units is made once."""
         if self.needed < self.view.smallest[level]:
             return
         for unit in self.whole(level):
@@ -226,7 +226,7 @@ class Pick:
                 return
 
     def take_uncores(self) -> None:
-        """Take whole caches, then the rest from a single cache if it fits there exactly."""
+        """Take whole caches, then all remaining CPUs from a single cache if the cache has cores with exactly this number of free CPUs."""
         view = self.view
         caches = [unit for unit, dummy in self.ordered(UNCORE)]
         if not view.averages or self.needed >= view.num_cpus // max(view.num_uncores, 1):
@@ -237,7 +237,7 @@ class Pick:
             self.take_partial_uncore(cache)
 
     def take_partial_uncore(self, cache: Unit) -> None:
-        """Take the first cores with free CPUs of a cache, if their free CPUs are exactly as many as are still needed."""
+        """Take the free CPUs of a cache's first cores, if these are exactly as many CPUs as are still needed."""
         taken = room = 0
         for core in self.view.parts(CORE, UNCORE)[cache.id]:
             if room >= self.needed:
@@ -251,7 +251,7 @@ class Pick:
             self.take(taken)
 
     def take_cpus(self, spread: bool) -> None:
-        """Take single CPUs: in the order of cores, partly used cores first, or (with ``spread``) by number in each socket."""
+        """Take single CPUs: core by core, partly used cores first; with ``spread`` socket by socket, in each socket by number."""
         if self.needed < 1:
             return
         free = self.free
@@ -263,7 +263,7 @@ class Pick:
 
 
 def _ordered(units: t.Iterable[Unit], free: int, within: int) -> list[tuple[Unit, int]]:
-    """The units that have a CPU ``within``, each with its number of free CPUs, sorted by this number. ``units`` are in ascending order."""
+    """The units with a CPU in ``within``, each with its number of free CPUs, sorted by this number. ``units`` are in ascending order."""
     return sorted(((unit, size(unit.mask & free)) for unit in units if unit.mask & within), key=lambda row: row[1])
 
 
@@ -280,7 +280,7 @@ def _free_cores(view: CpuTopology, free: int) -> list[Unit]:
 
 
 def _allocate_cores(view: CpuTopology, free: int, near: int, count: int, options: Options) -> int:
-    """The kubelet's choice among the wholly free cores; if that splits a core, other whole cores that add up. Raises ValueError."""
+    """The kubelet's choice among the wholly free cores, or other whole cores with ``count`` CPUs if it splits a core. Raises ValueError."""
     cores = _free_cores(view, free)
     usable = sum(core.mask for core in cores)
     if count <= size(usable):
@@ -297,7 +297,7 @@ def _allocate_cores(view: CpuTopology, free: int, near: int, count: int, options
 
 
 def _sums(cores: t.Sequence[Unit]) -> list[int]:
-    """For each index of the list the possible sums of CPUs of the cores from this index on, as bits."""
+    """For each index of the list, the possible numbers of CPUs of the cores from this index on, as bits."""
     sums = [1]
     for core in reversed(cores):
         sums.append(sums[-1] | sums[-1] << core.size)
@@ -305,7 +305,7 @@ def _sums(cores: t.Sequence[Unit]) -> list[int]:
 
 
 def _add_up(cores: t.Sequence[Unit], sums: t.Sequence[int], count: int) -> int:
-    """The first cores in order that have ``count`` CPUs together."""
+    """The first cores in order that together have exactly ``count`` CPUs."""
     taken = 0
     for core, rest in zip(cores, sums[1:]):
         if core.size <= count and rest >> count - core.size & 1:

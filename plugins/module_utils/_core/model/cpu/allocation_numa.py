@@ -3,18 +3,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""How many CPUs each NUMA node gives when they are distributed evenly (takeByTopologyNUMADistributed, KEP-2902).
+"""How many CPUs each NUMA node gives when CPUs are distributed evenly (takeByTopologyNUMADistributed, KEP-2902).
 
-The kubelet takes the fewest nodes that can share the CPUs evenly, in groups of CPUs. Of several such combinations it takes the best
-balance of the CPUs that stay free on all nodes: the lowest standard deviation to three decimals, and the first combination of equal ones.
-The remainder of the division goes to some of the chosen nodes, a group at a time in turn.
+The kubelet takes the fewest nodes that can share the CPUs evenly, in groups of CPUs. Of several such combinations it takes the best balance
+of the CPUs that stay free on all nodes: the lowest standard deviation to three decimals, and of equal combinations the first. The remainder
+of the division goes to some of the chosen nodes, a group at a time in turn.
 
 The kubelet looks at every combination of nodes, and in each at every subset for the remainder. This search finds the same combination, but
 skips combinations that cannot be best: of nodes with equally many free CPUs it tries only the first, and it continues a combination only
 while the best possible balance is better than the best found. It is exact on machines of up to eight nodes with CPUs. On larger machines
 with very uneven nodes it ends after LIMIT combinations with the best so far: the division is as even, but another choice of nodes might
-leave a better balance. Two errors of the kubelet 1.36 are not repeated: combinations of four and more nodes overwrite one another in
-memory (a Go slice is kept without a copy), and a remainder that fits only in parts of groups loops forever.
+leave a better balance. Two errors of the kubelet 1.36 are not repeated: combinations of four and more nodes overwrite one another in memory
+(a Go slice is kept without a copy), and a remainder that fits only in parts of groups loops forever.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ import typing as t
 
 from ..values.records import NamedTuple
 
-# The most combinations that are compared for one number of nodes.
+# The search compares at most this number of combinations of a number of nodes.
 LIMIT = 4000
-# The recursion is as deep as there are nodes.
+# The recursion of the search is as deep as the number of nodes.
 MOST_NODES = 128
 
-Portion = tuple[int, int]  # index of a node, CPUs
+Portion = tuple[int, int]  # the index of a node, and a number of CPUs
 
 
 def portions(free: t.Sequence[int], count: int, group: int, fewest: int) -> list[Portion] | None:
-    """The CPUs to take from each node, in this order; None if no number of nodes from ``fewest`` on can share evenly.
+    """The CPUs to take from each node, in this order; None if no number of nodes from ``fewest`` on can share the CPUs evenly.
 
-    ``free``: the numbers of free CPUs, without nodes that have none, in the kubelet's order of nodes. ``group`` divides ``count``.
+    ``free``: the numbers of free CPUs, without nodes that have no free CPU, in the kubelet's order of nodes. ``group`` divides ``count``.
     """
     for number in range(fewest, min(count // group, len(free)) + 1):
         chosen = _Search(free, count, group, number).run()
@@ -46,7 +46,7 @@ def portions(free: t.Sequence[int], count: int, group: int, fewest: int) -> list
 
 
 class _Choice(NamedTuple):
-    """A combination: each of the ``nodes`` gives an equal share, and one more group for each time that it is in ``extra``."""
+    """A combination: each of the ``nodes`` gives an equal share, and one more group for each time that the node is in ``extra``."""
 
     balance: int
     nodes: tuple[int, ...]
@@ -54,7 +54,7 @@ class _Choice(NamedTuple):
 
 
 class _Search:
-    """The best combination of ``number`` nodes."""
+    """The search for the best combination of ``number`` nodes."""
 
     def __init__(self, free: t.Sequence[int], count: int, group: int, number: int) -> None:
         self.free = free
@@ -71,11 +71,11 @@ class _Search:
         self.in_order = False
 
     def run(self) -> list[Portion] | None:
-        """The portions; None when no combination has enough CPUs."""
+        """The portions of the best combination; None if no combination has enough CPUs."""
         goal = self.lowest_balance((), 0)
         if goal is None:
             return None
-        # The nodes with most free CPUs are often the best choice: evaluated first, they let the search skip nearly all other choices.
+        # The nodes with most free CPUs are often the best choice: if they are evaluated first, the search skips nearly all other choices.
         self.best = self.evaluate(tuple(sorted(self.fullest_from(0)[: self.number])))
         if len(self.nodes) <= MOST_NODES:
             self.walk((), 0, goal)
@@ -102,12 +102,12 @@ class _Search:
                 self.walk((*chosen, node), at + 1, goal)
 
     def improves(self, balance: int) -> bool:
-        """Whether this balance is better than the best so far. Until the walk has found its first choice, an equal balance counts too."""
+        """Whether this balance is better than the best balance so far. Before the walk's first choice an equal balance counts too."""
         best = self.best
         return best is None or balance < best.balance or (balance == best.balance and not self.in_order)
 
     def balance(self, gain: int) -> int:
-        """The standard deviation of the nodes' free CPUs in thousandths, after the sum of their squares has gone down by ``gain``."""
+        """The standard deviation of the nodes' free CPUs in thousandths, if the sum of their squares goes down by ``gain``."""
         number = len(self.free)
         deviation = math.sqrt(number * (self.squares - gain) - self.total_after**2) / number
         return math.floor(deviation * 1000 + 0.5)
@@ -116,10 +116,10 @@ class _Search:
         return sum(_gain(self.free[node], self.share) for node in nodes)
 
     def lowest_balance(self, chosen: tuple[int, ...], start: int) -> int | None:
-        """A lower bound of the balance of ``chosen`` with nodes from ``start`` on; None when no such combination has enough CPUs.
+        """A lower bound of the balance of ``chosen`` with nodes from ``start`` on; None if no such combination has enough CPUs.
 
-        It is the balance if the nodes with most free CPUs give the shares, and each next group of the remainder comes from the node that
-        has most free CPUs then.
+        The bound is the balance that results if the nodes with most free CPUs give the shares, and each next group of the remainder comes
+        from the node that has most free CPUs then.
         """
         self.tries += 1
         missing = self.number - len(chosen)
@@ -136,7 +136,7 @@ class _Search:
         return self.fullest[start]
 
     def gain_of_rest(self, left: t.Iterable[int]) -> int | None:
-        """The highest gain of the remainder on nodes with these numbers of CPUs ``left``, in any order of turns."""
+        """The highest decrease of the sum of squares by the remainder, on nodes with ``left`` CPUs, in any order of turns."""
         heap = [-cpus for cpus in left]
         heapq.heapify(heap)
         gain = 0
@@ -149,7 +149,7 @@ class _Search:
         return gain
 
     def evaluate(self, nodes: tuple[int, ...]) -> _Choice:
-        """A combination with its best subset for the remainder. The combination must have enough CPUs."""
+        """The combination of ``nodes`` with its best subset for the remainder. The combination must have enough CPUs."""
         self.tries += 1
         gain = self.gain_of_shares(nodes)
         if not self.rest:
@@ -164,7 +164,7 @@ class _Search:
         return _Choice(best[0], nodes, tuple(able[index] for index in best[1]))
 
     def one_each(self, left: list[int], gain: int) -> tuple[int, tuple[int, ...]] | None:
-        """The balance and nodes of the best subset that gives at most one more group each; None if there are fewer nodes than groups.
+        """The balance and nodes of the best subset in which a node gives at most one more group; None if there are fewer nodes than groups.
 
         The kubelet tries larger subsets first, and the first nodes of a subset give: this search begins with the first nodes and adds more.
         """
@@ -186,7 +186,7 @@ class _Search:
     def in_turns(
         self, left: list[int], gain: int, lowest: int, best: tuple[int, tuple[int, ...]] | None
     ) -> tuple[int, tuple[int, ...]]:
-        """The balance and turns of the best subset with fewer nodes than groups; ``best`` if that is better."""
+        """The balance and turns of the best subset with fewer nodes than groups; ``best`` if no such subset is better."""
         for number in range(min(len(left), self.rest - 1), 0, -1):
             for subset in _subsets(left, number):
                 if best is not None and (self.tries > LIMIT or best[0] == lowest):
@@ -199,11 +199,11 @@ class _Search:
                 if best is None or self.balance(gain + given) < best[0]:
                     best = self.balance(gain + given), turns
         if best is None:
-            raise ValueError("no node can take a turn")  # The caller has checked that there is room for the rest.
+            raise ValueError("no node can take a turn")  # the caller has checked that the nodes have enough CPUs
         return best
 
     def turns(self, left: list[int], subset: tuple[int, ...]) -> tuple[int, ...] | None:
-        """The nodes that give the groups, one after another; None when the subset has too few CPUs."""
+        """The nodes that give the groups, one after another; None if the subset has too few CPUs."""
         have = [left[index] // self.group for index in subset]
         if sum(have) < self.rest:
             return None
@@ -212,12 +212,12 @@ class _Search:
 
 
 def _gain(free: int, given: int) -> int:
-    """The decrease of the square of a node's free CPUs."""
+    """The decrease of the square of a node's ``free`` CPUs after the node has ``given`` CPUs."""
     return free * free - (free - given) ** 2
 
 
 def _earliest(values: list[int], number: int, good: t.Callable[[list[int]], bool]) -> tuple[int, ...]:
-    """The lowest indexes of ``number`` values that are good together; higher values are never worse."""
+    """The lowest indexes of ``number`` values for which ``good`` is true. A choice with a higher value is never worse."""
     chosen: list[int] = []
     for index in range(len(values)):
         left = number - len(chosen) - 1

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The busy services that would get fewer CPUs when their slice is confined for the first time."""
+"""The busy services that will have fewer CPUs when their slice is confined for the first time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..values import cpuset
 from ..values.records import NamedTuple
 
 SHOWN = 6
-LEAST = 0.01  # CPUs on average: a service that uses less does not matter
+LEAST = 0.01  # CPUs on average: a service that uses fewer CPUs does not matter
 HINT = (
     "move a service that needs more CPUs to machine.slice or corral.slice (Slice= in a drop-in, "
     "then a restart), or add its slice to cpu.shared.slices"
@@ -21,7 +21,7 @@ HINT = (
 
 
 class Service(NamedTuple):
-    """A service or scope: its name, the CPU time that it has used and its age (seconds), and its busiest command."""
+    """A service or scope: its name, its used CPU time and its age (both in seconds), and its busiest command."""
 
     name: str
     used: float
@@ -30,12 +30,12 @@ class Service(NamedTuple):
 
     @property
     def cpus(self) -> float:
-        """The CPUs that the service has used on average since its start; 0 if its age is unknown."""
+        """The CPUs that the service has used on average since its start; 0 if the age of the service is unknown."""
         return self.used / max(self.age, 1.0) if self.age is not None else 0.0
 
 
 def note(unit: str, now: frozenset[int], wanted: frozenset[int], services: t.Iterable[Service]) -> t.Optional[str]:
-    """One line about a slice that will have fewer CPUs, with its busy services; None if it has no busy service."""
+    """One line about a slice that will have fewer CPUs, with its busy services; None if no service is busy."""
     busy = sorted(
         (service for service in services if service.cpus >= LEAST), key=lambda service: (-service.cpus, service.name)
     )
@@ -54,13 +54,13 @@ def note(unit: str, now: frozenset[int], wanted: frozenset[int], services: t.Ite
 
 
 def by(service: Service) -> str:
-    """The command of a service; "" if the unit's name contains the command."""
+    """The command of a service in parentheses; an empty string if the unit's name contains the command."""
     stem = service.name.rpartition("/")[2].rpartition(".")[0]
     return "" if not service.command or service.command in stem else f" ({service.command})"
 
 
 def span(age: float) -> str:
-    """A time in its largest unit."""
+    """A time in the largest unit that fits."""
     for limit, unit, size in ((120, "s", 1), (7200, "min", 60), (172800, "h", 3600)):
         if age < limit:
             return f"{int(age / size)} {unit}"

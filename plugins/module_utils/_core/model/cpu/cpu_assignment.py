@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The pool and the workload that each CPU is assigned to: by the profile, and by the effective CPUs of slices."""
+"""The pool and the workload to which each CPU is assigned: by the profile, and by the effective CPUs of slices."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .pools import Pools
 if t.TYPE_CHECKING:
     from ..workload.grants import Grant
 
-# A CPU that slices of two pools have is shown in the pool that comes first here.
+# A CPU that slices of two pools have is shown in the first of these pools.
 KINDS = ("isolated", "exclusive", "reserved", "shared")
 
 
 class Assignment(NamedTuple):
-    """The pool of a CPU (one of KINDS), and the workload that has it exclusively ("" for none)."""
+    """The pool of a CPU (a pool of KINDS), and the workload that has the CPU exclusively ("": no workload)."""
 
     pool: str
     owner: str = ""
@@ -36,7 +36,7 @@ def declared(pools: Pools, grants: t.Iterable[Grant]) -> dict[int, Assignment]:
 def in_force(slices: t.Mapping[str, Assignment], effective: t.Mapping[str, frozenset[int]]) -> dict[int, Assignment]:
     """The assignment of each CPU that a slice of the profile may use now.
 
-    ``slices`` has the assignment of each slice, ``effective`` its CPUs.
+    ``slices``: the assignment of each slice. ``effective``: the CPUs of each slice.
     """
     assignments: dict[int, Assignment] = {}
     for unit, assignment in sorted(slices.items(), key=lambda row: (-KINDS.index(row[1].pool), row)):

@@ -11,7 +11,7 @@ from ..values.records import NamedTuple
 
 
 class Options(NamedTuple):
-    """With ``strict_cpu_reservation`` no workload runs on reserved CPUs; the kubelet's default is off."""
+    """The options. With ``strict_cpu_reservation`` no workload runs on reserved CPUs; the kubelet's default is off."""
 
     full_pcpus_only: bool = False
     distribute_cpus_across_numa: bool = False

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The order in which slices hand over CPUs: one slice releases a CPU before another one gets it.
+"""The order in which slices hand over CPUs: a slice releases a CPU before another slice gets the CPU.
 
-An exclusive slice (of a grant, or of isolated CPUs) shares its CPUs with no other slice at any instant; shared slices
-may share CPUs with each other. An overlap that exists at the beginning may stay until a move ends it; no write adds an overlap.
+An exclusive slice (of a grant, or of isolated CPUs) shares its CPUs with no other slice at any instant; shared slices may share CPUs with
+each other. An overlap that exists at the beginning may stay until a move ends it; no write adds an overlap.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ Users = dict[bool, "defaultdict[int, set[str]]"]  # by CPU: exclusive slices (Tr
 # ALONE: an exclusive slice gets only CPUs that no other slice has.
 # FIRST: an exclusive slice may also keep a CPU that it shares, if it requests the CPU already or no rival requests it.
 # BY_REQUEST: only requests count, not which slice has a CPU.
-# A CPU is unasked if a slice has it without a request: the slice has no AllowedCPUs=, or all CPUs that it requests are offline.
+# A CPU is unasked if a slice has the CPU without a request: the slice has no AllowedCPUs=, or all CPUs that it requests are offline.
 ALONE, FIRST, BY_REQUEST = range(3)
 
 
 class Slice(NamedTuple):
     """The CPUs of a slice (or scope) before and after the hand-over.
 
-    ``now`` is empty for a slice that does not exist yet. If ``wanted`` is empty the slice keeps its CPUs, because an
-    empty cpuset is no limit to the kernel. ``unasked``: the CPUs of ``now`` that the slice has without requesting them.
+    ``now`` is empty for a slice that does not exist yet. If ``wanted`` is empty the slice keeps its CPUs, because an empty cpuset is no
+    limit to the kernel. ``unasked``: the CPUs in ``now`` that the slice does not request.
     """
 
     unit: str
@@ -43,18 +43,18 @@ class Slice(NamedTuple):
 
 
 class NoSafeOrder(Exception):
-    """Every order of writes has an overlap. The text names the slices that wait for each other."""
+    """Raised if every order of writes has an overlap. The text names the slices that wait for each other."""
 
 
 def order(
     slices: t.Sequence[Slice], spare: frozenset[int], avoided: frozenset[int] = frozenset()
 ) -> list[tuple[str, frozenset[int]]]:
-    """The writes (unit, CPUs) that give every slice its wanted CPUs. ``avoided``: CPUs that unmanaged control groups request. An
-    exclusive slice waits on these CPUs only if no other CPUs are free.
+    """The writes (unit, CPUs) that give every slice its wanted CPUs. ``avoided``: CPUs that unmanaged control groups request. An exclusive
+    slice waits on these CPUs only if no other CPUs are free.
 
-    Slices that have CPUs to release go first: a slice moves as soon as it may request all of its wanted CPUs, in one write. When all
-    of them wait for each other, one slice takes the part that it may request, or waits on other CPUs. Slices that only get more CPUs,
-    and new slices, go last. Raises NoSafeOrder if every order has an overlap.
+    Slices that have CPUs to release go first: a slice moves as soon as it may request all of its wanted CPUs, in one write. When all of
+    these slices wait for each other, one slice takes the wanted CPUs that it may request, or waits on other CPUs. Slices that only get more
+    CPUs, and new slices, go last. Raises NoSafeOrder if every order has an overlap.
     """
     for level in (ALONE, FIRST):
         with contextlib.suppress(NoSafeOrder):
@@ -65,8 +65,8 @@ def order(
 class Planner:
     """The writes so far, and the slices that have and request each CPU after these writes.
 
-    The time grows with the number of CPUs that change hands: indexes have the slices that use a CPU and the slices that wait for it, and
-    only the waiting slices are checked again when the CPU is released.
+    The planning time grows with the number of CPUs that change hands. Indexes list the slices that use a CPU and the slices that wait for
+    the CPU. Only the waiting slices are checked again when the CPU is released.
     """
 
     def __init__(self, slices: t.Sequence[Slice], spare: frozenset[int], avoided: frozenset[int], level: int) -> None:
@@ -74,7 +74,7 @@ class Planner:
         self.spare, self.avoided, self.level = spare, avoided, level
         self.now = {one.unit: one.now for one in slices}
         self.requested = {one.unit: one.now - one.unasked for one in slices}
-        # Wanted CPUs that a slice has without a request. A slice that wants no CPUs keeps its CPUs, and requests none.
+        # By slice, the wanted CPUs that the slice has without a request. A slice that wants no CPUs keeps its CPUs, and requests none.
         self.to_request = {one.unit: one.unasked & one.wanted for one in slices}
         self.cpus = spare.union(*(one.now | one.wanted for one in slices))
         self.users, self.askers = users_of(slices, self.now), users_of(slices, self.requested)
@@ -84,11 +84,11 @@ class Planner:
         self.needed_by = users_of(slices, {unit: one.wanted for unit, one in self.releasing.items()})
         self.harmless = self.cpus.difference(*(one.wanted for one in self.slices.values() if one.exclusive))
         self.free: list[int] = []  # CPUs that no slice has, in the order in which exclusive slices wait on them
-        self.waited: list[str] = []  # slices that were moved out of the way, each at most twice
-        self.movable = deque(self.releasing)  # slices to check: they may get all wanted CPUs now
-        self.missing: dict[str, list[int]] = {}  # by slice: wanted CPUs once found missing; the last is still missing
-        self.waiting: dict[int, list[str]] = {}  # by CPU: the slices whose last missing CPU it is
-        # Slices that may get a part of the wanted CPUs now. The slice that exchanges most CPUs is last, and is tried first.
+        self.waited: list[str] = []  # slices that were moved to other CPUs, each at most twice
+        self.movable = deque(self.releasing)  # slices to check: such a slice may get all wanted CPUs now
+        self.missing: dict[str, list[int]] = {}  # by slice: wanted CPUs found missing; the last is missing now
+        self.waiting: dict[int, list[str]] = {}  # by CPU: the slices whose list in ``missing`` ends with it
+        # Slices that may get some of the wanted CPUs now. The slice that exchanges most CPUs is last, and is tried first.
         self.rank = {one.unit: (len(one.now ^ one.wanted), one.unit) for one in self.releasing.values()}
         self.partial = sorted(self.rank.values())
         self.queued = set(self.rank)
@@ -104,7 +104,7 @@ class Planner:
         return self.moves
 
     def claims(self, one: Slice) -> Users:
-        """The index of slices that keep a slice off a CPU: an exclusive slice if they have the CPU, a shared slice if they request it."""
+        """The users that keep a slice off a CPU: slices that have the CPU, or that request it (for a shared slice, and at BY_REQUEST)."""
         return self.users if one.exclusive and self.level < BY_REQUEST else self.askers
 
     def may_keep(self, one: Slice, cpu: int) -> bool:
@@ -149,7 +149,7 @@ class Planner:
             self.may_get_part(self.needed_by[True][cpu] | self.needed_by[False][cpu])
 
     def may_get_part(self, units: t.Iterable[str]) -> None:
-        """Queue slices that may request a part of their wanted CPUs now."""
+        """Queue slices that may request some of their wanted CPUs now."""
         for unit in units:
             if unit not in self.queued:
                 self.queued.add(unit)
@@ -165,7 +165,7 @@ class Planner:
                 self.put(one, one.wanted)
 
     def is_missing(self, one: Slice) -> bool:
-        """Whether there is a wanted CPU that a slice may not request. All wanted CPUs are checked only if no noted CPU is missing now."""
+        """Whether a slice wants a CPU that it may not request. All wanted CPUs are checked only if no CPU in ``missing`` is missing now."""
         left = self.missing.setdefault(one.unit, [])
         while left and self.may_request(one, left[-1]):
             left.pop()
@@ -174,7 +174,7 @@ class Planner:
         return bool(left)
 
     def move_to_part(self) -> bool:
-        """Whether one slice that releases CPUs for other slices could get a part of its wanted CPUs. Adds the write."""
+        """Whether a slice that releases CPUs for other slices could get a part of its wanted CPUs. Adds the write."""
         while self.partial:
             unit = self.partial.pop()[1]
             self.queued.discard(unit)
@@ -187,7 +187,7 @@ class Planner:
         return False
 
     def needed(self, one: Slice, cpus: t.Iterable[int]) -> frozenset[int]:
-        """The CPUs among ``cpus`` that another slice wants; only slices with CPUs to release count."""
+        """The CPUs among ``cpus`` that another slice wants. Only slices that have CPUs to release count as other slices."""
         return frozenset(cpu for cpu in cpus if has_rival(one, self.needed_by, cpu))
 
     def wait_elsewhere(self) -> bool:
@@ -200,7 +200,7 @@ class Planner:
         return any(self.vacate(one, cpu, place) for place, pairs in ways for one, cpu in pairs)
 
     def vacate(self, one: Slice, cpu: int, place: t.Callable[[Slice, int], frozenset[int]]) -> bool:
-        """Whether a slice could leave a CPU and wait elsewhere, with all shared slices on the CPU, each at most twice. Adds the writes."""
+        """Whether an exclusive slice, or all shared slices on a CPU, could wait on other CPUs (each at most twice). Adds the writes."""
         leaving = [one] if one.exclusive else [self.slices[unit] for unit in sorted(self.users[False][cpu])]
         found = [place(other, cpu) for other in leaving if self.waited.count(other.unit) < 2]
         if len(found) < len(leaving) or not all(map(self.may_wait_on, leaving, found)):
@@ -211,18 +211,18 @@ class Planner:
         return True
 
     def lenders(self) -> t.Iterator[tuple[Slice, int]]:
-        """Each CPU in use with a slice that has it. CPUs outside ``spare`` come first, and of these the CPUs with few shared slices."""
+        """Each CPU in use, with a slice that has the CPU. CPUs outside ``spare`` come first, ordered by their number of shared slices."""
         for cpu in sorted(self.cpus, key=lambda cpu: (cpu in self.spare, len(self.users[False][cpu]), -cpu)):
             users = self.users[True][cpu] or self.users[False][cpu]
             if users:
                 yield self.slices[min(users)], cpu
 
     def may_wait_on(self, one: Slice, cpus: frozenset[int]) -> bool:
-        """Whether a slice may wait on ``cpus``. A slice that wants all these CPUs keeps them, so it must be able to request all of them."""
+        """Whether a slice may wait on ``cpus``. If it wants all of ``cpus``, it keeps them, and so it must be able to request them."""
         return bool(cpus) and (not cpus <= one.wanted or self.requestable(one, cpus) == cpus)
 
     def unneeded(self, one: Slice, cpu: int) -> frozenset[int]:
-        """The CPUs of a slice that no other slice needs; for a shared slice CPUs that no exclusive slice wants, its own first."""
+        """For an exclusive slice CPUs that no other slice needs; for a shared slice CPUs that no exclusive slice wants, its own first."""
         mine = self.kept(one)
         if one.exclusive:
             return mine - self.needed(one, mine)
@@ -234,7 +234,7 @@ class Planner:
         return frozenset(self.free[: len(self.now[one.unit])]) if one.exclusive else cpuset.EMPTY
 
     def rest(self, one: Slice, cpu: int) -> frozenset[int]:
-        """The CPUs that a slice may keep without ``cpu``: all other CPUs if the slice has no CPUs to release, else a single CPU.
+        """The CPUs that a slice may keep without ``cpu``: all its other CPUs if the slice has no CPUs to release, else a single other CPU.
 
         A shared slice that may keep no CPU moves to any CPU that it may request.
         """
@@ -245,7 +245,7 @@ class Planner:
         return frozenset(sorted(mine or shared)[:1])
 
     def cycle(self) -> list[tuple[Slice, int]]:
-        """A cycle of slices, each with the CPU that the slice before it waits for.
+        """A cycle of slices, each with the CPU for which the slice before it waits.
 
         If a slice waits for a slice that has nothing to release, the result is the chain that ends there, without its first slice.
         """
@@ -265,7 +265,8 @@ class Planner:
     def grow(self) -> None:
         """Give the slices that have nothing to release their wanted CPUs.
 
-        A slice that has wanted CPUs without a request gets a request: else it would get more CPUs when a partition beside it ends.
+        A slice that has wanted CPUs without a request gets a request: otherwise the slice would get more CPUs when a partition beside it
+        ends.
         """
         for one in self.slices.values():
             is_open = all(self.may_request(one, cpu) for cpu in one.wanted)
@@ -278,7 +279,7 @@ class Planner:
 
 
 def users_of(slices: t.Iterable[Slice], cpus: t.Mapping[str, frozenset[int]]) -> Users:
-    """The slices that have, or request, each CPU according to ``cpus``."""
+    """For each CPU the slices that use the CPU in ``cpus``, which has the CPUs of each slice."""
     found: Users = {True: defaultdict(set), False: defaultdict(set)}
     for one in slices:
         for cpu in cpus.get(one.unit, ()):

@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """The kernel's partitions: no other slice has the CPUs of a top-level slice that is a partition (cgroup-v2.rst, cpuset.cpus.partition).
 
-On kernels before 7 a sibling that requests CPUs of a partition makes the partition invalid without an error, and it stays invalid after
-the sibling is gone. So each partition is read back, and is drift while it is not valid.
+On kernels before 7 a sibling that requests CPUs of a partition makes the partition invalid without an error, and the partition stays
+invalid after the sibling is gone. So the state of each partition is read again, and an invalid partition is drift.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ..values.records import NamedTuple
 from ..workload.grants import ISOLATED_SLICE, is_exclusive
 
 PROPERTY = "cpuset.cpus.partition"
-# systemd 262 and later. Corral leaves the property empty: then systemd does not write the kernel's file, not even at a reload or a
-# change of other properties, and Corral writes the same on all versions (tried on 252, 257 and 262).
+# systemd 262 and later. Corral leaves the property empty: then systemd does not write the kernel's file, not even at a reload or a change
+# of other properties, and Corral makes the same writes on all versions (tried on 252, 257 and 262).
 SYSTEMD_PROPERTY = "CPUSetPartition"
 MEMBER, ROOT, UNBALANCED = "member", "root", "isolated"
 MANAGER = "cpu"
 # A word in the kernel's reason if CPUs of isolcpus= prevent a partition (perr_strings).
 HOUSEKEEPING = "housekeeping"
-# The seconds until Corral writes a partition again that the kernel refused although no sibling overlaps.
+# The seconds after which Corral writes a partition again that the kernel refused although no sibling overlaps.
 RETRY_SECONDS = 600
 
 
@@ -46,14 +46,14 @@ class PartitionState(NamedTuple):
     offline: bool = False
 
     def in_force(self, kind: str) -> bool:
-        """Whether the slice is a valid partition of this kind, so that the kernel keeps other threads off its CPUs."""
+        """Whether this kind is in force: the slice is a valid partition of the kind, or (for the kind member) no partition."""
         return self.text == kind and (kind == MEMBER or not (self.offline or (self.cpus or frozenset()) & self.rest))
 
 
 def wanted(cpu: Cpu, units: t.Mapping[str, frozenset[int]], at_boot: frozenset[int] = cpuset.EMPTY) -> dict[str, str]:
     """The slices that are to be partitions, each with its kind; empty if the profile turns partitions off.
 
-    ``at_boot``: the CPUs of isolcpus=. The kernel does not balance load on these CPUs, and from 6.7 on allows them only in partitions
+    ``at_boot``: the CPUs of isolcpus=. The kernel does not balance load on these CPUs, and from 6.7 on allows these CPUs only in partitions
     without load balancing (prstate_housekeeping_conflict): a slice with only such CPUs becomes "isolated", which 6.1 and 7.2 accept.
     """
     if cpu.partitions == "off":
@@ -66,10 +66,10 @@ def wanted(cpu: Cpu, units: t.Mapping[str, frozenset[int]], at_boot: frozenset[i
 
 
 def housekeeping_conflict(kind: str, slice_state: PartitionState, at_boot: frozenset[int]) -> str:
-    """Why CPUs of isolcpus= prevent the partition of a slice, and what to do; "" for any other slice.
+    """Why CPUs of isolcpus= prevent the partition of a slice, and what to do; an empty string for any other slice.
 
-    Kernel 6.12 refuses both kinds, 7.2 the kind root. No write can change that: it is no drift, and the slice has only its cpuset, as on
-    nodes without partitions.
+    Kernel 6.12 refuses both kinds, 7.2 the kind root. No write can change the refusal: there is no drift, and the slice has only its
+    cpuset, as on nodes without partitions.
     """
     in_the_way, text = (slice_state.cpus or cpuset.EMPTY) & at_boot, slice_state.text or ""
     if not in_the_way or not text.startswith(f"{kind} invalid") or HOUSEKEEPING not in text:
@@ -83,7 +83,7 @@ def housekeeping_conflict(kind: str, slice_state: PartitionState, at_boot: froze
 def change(
     unit: str, target: str, kind: str, slice_state: PartitionState, rivals: t.Mapping[str, frozenset[int]]
 ) -> t.Optional[Change]:
-    """The change that makes a slice a partition of this kind, or ends its partition; None when it is in sync.
+    """The change that makes a slice a partition of this kind, or ends its partition; None if the slice is in sync.
 
     ``target`` is the kernel's file, ``rivals`` the CPUs that unmanaged siblings request.
     """
@@ -123,5 +123,5 @@ def foreign_change(unit: str, kind: str, value: str, file: str) -> Change:
 
 
 def too_soon(attempt: Attempt, context: Context) -> bool:
-    """Whether the kernel refused a partition less than RETRY_SECONDS ago, and neither a profile was applied nor the node booted since."""
+    """Whether the kernel refused a partition less than RETRY_SECONDS ago; False after a change of the profile or a boot."""
     return not context.fresh and 0 <= context.now - attempt.time < RETRY_SECONDS

@@ -6,7 +6,7 @@
 """The CPU pools of one node: a profile's pools compiled for this machine.
 
 The reserved, isolated and shared pools are disjoint and together have all online CPUs; a declared pool is never empty. The same profile
-gives the same pools on the same machine: of equal choices the one with the lowest number is taken.
+gives the same pools on the same machine: of equal choices the choice with the lowest number is taken.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from . import allocation
 
 POOLS = ("reserved", "shared", "isolated", "exclusive")
 
-# The most split cores, interfaces or devices that a message names.
+# A message names at most this number of split cores, interfaces or devices.
 NAMED = 8
 
 
 class Pools(NamedTuple):
-    """The pools of a node; ``per_numa``: the same pools by NUMA node. ``notes``: hints for the user, not errors."""
+    """The pools of a node; ``per_numa``: the pools by NUMA node. ``notes``: hints for the user, not errors."""
 
     online: CpuSet
     reserved: CpuSet
@@ -46,7 +46,7 @@ class Pools(NamedTuple):
 
 
 class _Findings(NamedTuple):
-    """The problems and notes of a compilation."""
+    """The problems and notes that compute() finds."""
 
     problems: list[Problem]
     notes: list[str]
@@ -59,7 +59,7 @@ class _Findings(NamedTuple):
 def compute(profile: Profile, topology: Topology) -> Pools:
     """The pools of this machine.
 
-    Raises CorralError with all problems: CPUs that are not online, places that do not exist, overlaps, an empty pool.
+    Raises CorralError with all problems: CPUs that are not online, NUMA nodes or devices that do not exist, overlaps, an empty pool.
     """
     findings = _Findings([], [])
     cpu = profile.cpu
@@ -79,7 +79,7 @@ def compute(profile: Profile, topology: Topology) -> Pools:
 
 
 def workload_cpus(pools: Pools) -> CpuSet:
-    """The CPUs of shared workloads. As in the kubelet, they include the reserved CPUs unless strict-cpu-reservation is on."""
+    """The CPUs of workloads on the shared pool. As in the kubelet, reserved CPUs are included unless strict-cpu-reservation is on."""
     return pools.shared if pools.strict else pools.shared | pools.reserved
 
 
@@ -108,7 +108,7 @@ def within(pools: Pools, topology: Topology, reserve: CpuSet) -> Pools:
 
 
 def shown(pools: Pools) -> tuple[str, ...]:
-    """The names of the pools to display; "exclusive" only where a workload has exclusive CPUs."""
+    """The names of the pools to display; "exclusive" only if a workload has exclusive CPUs."""
     return POOLS if pools.exclusive else POOLS[:-1]
 
 
@@ -126,14 +126,14 @@ def _pools(topology: Topology, reserved: CpuSet, isolated: CpuSet, notes: list[s
 
 
 def _cores(topology: Topology) -> list[CpuSet]:
-    """The cores, without offline CPUs. A CPU counts as a core of its own if the kernel does not report its core."""
+    """The cores, without offline CPUs. A CPU counts as a core by itself if the kernel does not report the CPU's core."""
     known = [core & topology.online for core in topology.cores]
     alone = topology.online.difference(*known)
     return sorted([*(core for core in known if core), *(frozenset({cpu}) for cpu in alone)], key=min)
 
 
 def _literal(path: str, cpus: CpuSet, hint: str, cpu: Cpu, topology: Topology, findings: _Findings) -> CpuSet:
-    """The CPUs that the profile names. Refuses CPUs that are not online, and split cores if the profile requires whole cores."""
+    """The CPUs that the profile names. CPUs that are not online are refused, and split cores if the profile requires whole cores."""
     text = cpuset.format(cpus)
     if not cpus <= topology.online:
         offline = cpus & topology.offline_present
@@ -164,7 +164,7 @@ def _reserved(cpu: Cpu, topology: Topology, findings: _Findings) -> CpuSet:
 
 
 def _reserved_number(number: int, cpu: Cpu, topology: Topology, findings: _Findings) -> CpuSet:
-    """The reserved CPUs for a declared number: like the kubelet's choice, packed out of all online CPUs."""
+    """The reserved CPUs for a declared number of CPUs: packed like the kubelet's choice, out of all online CPUs."""
     path, total = "cpu.reserved.count", len(topology.online)
     if number >= total:
         return findings.refuse(path, number, _too_many(total))
@@ -192,7 +192,7 @@ def _reserved_cores(number: int, topology: Topology, findings: _Findings) -> Cpu
     kernel = topology.isolated or cpuset.EMPTY
     reserved: set[int] = set()
     for node, own in sorted(_by_node(topology, _cores(topology)).items()):
-        # A node without CPUs (memory of its own only: CXL, HBM) needs no housekeeping.
+        # A NUMA node without CPUs (only with memory: CXL, HBM) needs no reserved CPUs.
         if own and len(own) < number:
             findings.refuse(
                 path, number, f"NUMA node {node} has {_cores_text(len(own))}: reserve at most that many, or name cpus"
@@ -245,12 +245,12 @@ def _isolated(cpu: Cpu, topology: Topology, reserved: CpuSet, findings: _Finding
 
 
 def _free_cores(topology: Topology, reserved: CpuSet) -> dict[int, list[CpuSet]]:
-    """The cores without a reserved CPU, of each node that has CPUs."""
+    """The cores without a reserved CPU, of each NUMA node that has CPUs."""
     return _by_node(topology, [core for core in _cores(topology) if core.isdisjoint(reserved)])
 
 
 def _by_node(topology: Topology, cores: t.Iterable[CpuSet]) -> dict[int, list[CpuSet]]:
-    """The cores of each node that has CPUs; a core is on the node of its lowest CPU."""
+    """The cores of each NUMA node that has CPUs; a core is on the node of its lowest CPU."""
     nodes = {node: cpus for node, cpus in topology.node_cpus().items() if cpus}
     node_of = {cpu: node for node, cpus in nodes.items() for cpu in cpus}
     cores_of: dict[int, list[CpuSet]] = {node: [] for node in nodes}
@@ -262,7 +262,7 @@ def _by_node(topology: Topology, cores: t.Iterable[CpuSet]) -> dict[int, list[Cp
 def _place(intent: Isolated, topology: Topology, by_node: dict[int, list[CpuSet]], findings: _Findings) -> int | None:
     """The NUMA node of the isolated cores, -1 for any node; None if the declared place was refused."""
     if intent.near is not None:
-        from ..topology import numa_names  # most profiles do not need it
+        from ..topology import numa_names  # most profiles do not need this module
 
         try:
             return numa_names.node_near(intent.near, topology)
@@ -280,7 +280,7 @@ def _place(intent: Isolated, topology: Topology, by_node: dict[int, list[CpuSet]
 
 
 def _choose(by_node: dict[int, list[CpuSet]], wanted: int, kernel: CpuSet) -> list[CpuSet]:
-    """``wanted`` of the cores, on as few nodes as possible: first the cores that the kernel isolates already, then by number."""
+    """``wanted`` cores on as few NUMA nodes as possible: first the cores that the kernel isolates already, then by number."""
 
     def order(core: CpuSet) -> tuple[bool, int]:
         return not core <= kernel, min(core)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The CPU pools in the forms for programs: JSON data, and an EnvironmentFile."""
+"""The CPU pools as JSON data and as an EnvironmentFile, for other programs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..values.cpuset import CpuSet
 
 
 def to_dict(pools: Pools) -> json_shapes.Pools:
-    """The pools as JSON data; CPU sets in the kernel's form (``0-3,8``)."""
+    """The pools as JSON data; sets of CPUs are in the kernel's form (``0-3,8``)."""
     return {
         "online": cpuset.format(pools.online),
         **sets_to_dict({name: getattr(pools, name) for name in POOLS}),

@@ -22,7 +22,7 @@ from .pools import Pools, workload_cpus
 
 MANAGER = "cpu"
 SCOPE = "init.scope"
-# The slices that Corral makes besides the slices of single workloads.
+# The slices that Corral makes besides the slices of workloads, with their descriptions.
 DESCRIPTIONS = {
     CORRAL_SLICE: "Corral: workloads on the shared pool",
     ISOLATED_SLICE: "Corral: workloads on the isolated pool",
@@ -30,7 +30,7 @@ DESCRIPTIONS = {
 
 
 def wanted_cpus(cpu: Cpu, pools: Pools, grants: t.Iterable[Grant] = ()) -> dict[str, frozenset[int]]:
-    """The CPUs that each unit is to run on. In ``pools`` the granted CPUs are not in the shared pool."""
+    """The CPUs on which each unit is to run. In ``pools`` the granted CPUs are not in the shared pool."""
     shared = workload_cpus(pools)
     wanted = dict.fromkeys(cpu.reserved.slices, pools.reserved)
     wanted.update(dict.fromkeys((*cpu.shared_slices, CORRAL_SLICE), shared))
@@ -41,12 +41,12 @@ def wanted_cpus(cpu: Cpu, pools: Pools, grants: t.Iterable[Grant] = ()) -> dict[
 
 
 def with_agent(wanted: t.Mapping[str, frozenset[int]], pools: Pools, runs: bool = True) -> dict[str, frozenset[int]]:
-    """``wanted`` with the agent's slice, which has the reserved CPUs while it ``runs``. The agent starts and stops this slice."""
+    """``wanted`` with the agent's slice, which has the reserved CPUs while the slice ``runs``. The agent starts and stops this slice."""
     return {**wanted, **({AGENT_SLICE: pools.reserved} if runs else {})}
 
 
 def described(unit: str) -> str:
-    """The description of a slice that Corral makes; "" for any other unit."""
+    """The description of a slice that Corral makes; an empty string for any other unit."""
     if unit in DESCRIPTIONS:
         return DESCRIPTIONS[unit]
     workload = workload_of(unit)

@@ -18,7 +18,7 @@ from ..workload.grants import ISOLATED_SLICE, is_exclusive
 
 
 class SeenSlice(NamedTuple):
-    """A top-level slice or scope, or a slice of Corral's. ``cpus``: what confines it now or at its start (None: all CPUs are open)."""
+    """A top-level slice or scope, or a slice of Corral's. ``cpus``: the limit of its CPUs, now or at its start (None: no limit)."""
 
     unit: str
     cpus: t.Optional[frozenset[int]]
@@ -26,7 +26,7 @@ class SeenSlice(NamedTuple):
 
 
 def cpu_section(online: frozenset[int], rows: t.Sequence[SeenSlice]) -> t.Optional[dict[str, t.Any]]:
-    """The section ``cpu`` for slices that are confined already; None when no housekeeping slice is confined.
+    """The section ``cpu`` for slices that are confined already; None if no housekeeping slice is confined.
 
     On a node that Corral manages, the pools follow from Corral's own slices; elsewhere the CPUs that no slice may use count as isolated.
     """
@@ -42,7 +42,7 @@ def cpu_section(online: frozenset[int], rows: t.Sequence[SeenSlice]) -> t.Option
     others = [row for row in others if row.unit not in housekeeping]
     if workloads is not None:
         isolated = ours.get(ISOLATED_SLICE) or cpuset.EMPTY
-        # If workloads may use the reserved CPUs too, the reserved CPUs can be all CPUs of the node.
+        # If workloads may use the reserved CPUs too, the reserved CPUs may be all CPUs of the node.
         shared = [row.unit for row in others if row.cpus == workloads]
     else:
         in_use = [row.unit for row in others if row.populated or row.unit in confined]

@@ -21,7 +21,7 @@ from .slices import MANAGER
 
 # The suffixes of systemd's control groups at the top level.
 UNITS = (".slice", ".scope", ".service", ".mount", ".swap", ".socket")
-# Only short-lived helpers run in the control groups of these units.
+# Only short-lived helpers of systemd run in the control groups of these units.
 HELPERS = (".mount", ".swap", ".socket")
 # The units that have AllowedCPUs=.
 UNIT_NAME = re.compile(r"[A-Za-z0-9:_.\\@][A-Za-z0-9:_.\\@-]*\.(slice|scope|service)")
@@ -30,9 +30,9 @@ UNIT_NAME = re.compile(r"[A-Za-z0-9:_.\\@][A-Za-z0-9:_.\\@-]*\.(slice|scope|serv
 class Unmanaged(NamedTuple):
     """A top-level control group that the profile does not name, or that requests exclusive CPUs.
 
-    ``cpus``: its effective CPUs. ``requested``: its requested CPUs. ``populated``: it has processes; ``processes``: some of them, each
-    with its PID and name. ``file``: the file that sets its CPUs again at the next daemon-reload, if any. ``is_partition``: the kernel
-    takes its CPUs from all siblings. ``exclusive``: its cpuset.cpus.exclusive; no sibling with such a CPU can be a partition.
+    ``cpus``: the effective CPUs. ``requested``: the requested CPUs. ``populated``: the group has processes; ``processes``: some of these,
+    each with PID and name. ``file``: the file that sets the group's CPUs again at the next daemon-reload, if any. ``is_partition``: the
+    kernel takes its CPUs from all siblings. ``exclusive``: cpuset.cpus.exclusive; no sibling with such a CPU can be a partition.
     """
 
     name: str
@@ -46,17 +46,17 @@ class Unmanaged(NamedTuple):
 
 
 def is_the_kubelets(name: str, profile: Profile) -> bool:
-    """Whether a control group is the kubelet's group of pods, on a node with the section kubelet: the kubelet sets its CPUs."""
+    """Whether a control group is the kubelet's group of pods, on a node with the section kubelet: the kubelet sets the group's CPUs."""
     return profile.kubelet is not None and name in ("kubepods.slice", "kubepods")
 
 
 def may_start_on(group: Unmanaged, cpus: frozenset[int]) -> bool:
-    """Whether a process other than a helper may start in an empty control group, and would have some of these CPUs."""
+    """Whether processes other than helpers may start in an empty control group with some of ``cpus``."""
     return bool(group.cpus & cpus) and not group.name.endswith(HELPERS)
 
 
 def can_be_confined(group: Unmanaged) -> bool:
-    """Whether a control group can get the shared CPUs: a unit with AllowedCPUs= that keeps the value, and has no exclusive CPUs.
+    """Whether a control group can get the shared CPUs: a unit with AllowedCPUs=, without exclusive CPUs, and without a file for its CPUs.
 
     A top-level slice with a dash in its name was not made by systemd: systemd puts such a slice into another slice.
     """
@@ -70,8 +70,8 @@ def reported(
     shared: frozenset[int],
     confined: t.Container[str],
 ) -> list[Unmanaged]:
-    """The control groups with an item: groups with processes, partitions, groups that keep siblings from being partitions, and groups
-    with CPUs of exclusive slices. A group that is ``confined`` to the ``shared`` CPUs already has no item.
+    """The control groups with an item of drift: groups that have processes, are partitions, keep siblings from being partitions, or have
+    CPUs of exclusive slices. A group that is ``confined`` to the ``shared`` CPUs already has no item.
     """
     taken = frozenset().union(*own.values())
     return [
@@ -91,10 +91,10 @@ def changes_of(
     following: t.Mapping[str, frozenset[int]] = types.MappingProxyType({}),
     root: str = "/sys/fs/cgroup",
 ) -> list[Change]:
-    """The items of control groups that the profile does not place, with the slices whose ``own`` CPUs they use.
+    """The items of control groups that the profile does not place, with the exclusive slices (``own``) whose CPUs the groups use.
 
     The ``confined`` groups get the shared CPUs, and the ``following`` groups the CPUs that exclusive slices leave. The hand-over adds the
-    steps for both. The ``refused`` groups cannot get the shared CPUs.
+    steps for both kinds of groups. The ``refused`` groups cannot get the shared CPUs.
     """
     changes = []
     for group in unmanaged:
@@ -125,12 +125,12 @@ def changes_of(
 
 
 def shown_running(cpus: frozenset[int], processes: t.Sequence[str]) -> str:
-    """The CPUs of processes, and the PIDs and names of some of them, for a message."""
+    """The CPUs of processes, and the PIDs and names of some of these processes, for a message."""
     return f"runs on {cpuset.format(cpus)}" + (f" (PID {', '.join(processes)})" if processes else "")
 
 
 def overlaps(cpus: frozenset[int], own: t.Mapping[str, frozenset[int]]) -> list[tuple[str, str]]:
-    """The slices that own some of ``cpus``, each with the CPUs of ``cpus`` that the slice owns."""
+    """The slices that have some of ``cpus``, each with these common CPUs. ``own``: the CPUs of each slice."""
     return [(unit, cpuset.format(theirs & cpus)) for unit, theirs in own.items() if theirs & cpus]
 
 
