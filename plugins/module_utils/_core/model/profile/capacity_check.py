@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """Whether a profile fits a machine: its CPUs, its NUMA nodes, its page sizes, and the memory of each node.
 
-The memory of hugepages is lost to everything else, and the kernel accepts any number of hugepages: it stops when it finds no more memory
-(hugetlbpage.rst). So the pools of a node are checked against its MemTotal minus the memory that the profile reserves.
+Memory in hugepages cannot be used for anything else. The kernel accepts any number of hugepages, and makes fewer if memory runs out
+(hugetlbpage.rst). So the pools of a node are checked against the node's MemTotal minus the memory that the profile reserves.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Pool = tuple[int, t.Optional[int]]
 
 
 def check_node(profile: Profile, topology: Topology, before: t.Optional[t.Mapping[Pool, int]] = None) -> list[Problem]:
-    """All problems of this profile on this machine, also of CPU pools; empty if the profile fits.
+    """All problems of a profile on a machine, including problems of CPU pools; an empty list if the profile fits.
 
     ``before`` has the pages that each pool had before Corral: a pool that the profile no longer declares gets these pages again.
     """
@@ -52,7 +52,7 @@ def memory_problems(
 
 
 def pool_problems(profile: Profile, topology: Topology) -> list[Problem]:
-    """The problems of pools of hugepages: places and page sizes that the node lacks, else too little memory."""
+    """The problems of hugepage pools: page sizes and NUMA nodes that the machine lacks; without such problems, a lack of memory."""
     return list(_check_pools(profile, topology)) or _check_budget(profile, topology)
 
 
@@ -87,7 +87,7 @@ def _notes(profile: Profile, topology: Topology) -> t.Iterator[str]:
 
 
 def _little_left(profile: Profile, topology: Topology) -> t.Iterator[str]:
-    """Notes if hugepages leave little memory and the profile reserves none: for the machine, else for each NUMA node."""
+    """A note if hugepages leave little memory and the profile reserves no memory: about the machine, else about each such NUMA node."""
     if profile.memory.reserved:
         return
     asked = sum(map(_bytes, profile.memory.hugepages))
@@ -118,7 +118,7 @@ def _check_reserved(profile: Profile, topology: Topology) -> t.Iterator[Problem]
 
 
 def _check_pools(profile: Profile, topology: Topology) -> t.Iterator[Problem]:
-    """The problems of page sizes and NUMA nodes that this machine does not have."""
+    """The problems of hugepage pools whose page size or NUMA node this machine does not have."""
     for index, pool in enumerate(profile.memory.hugepages):
         path = f"memory.hugepages[{index}]"
         if pool.node is None:
@@ -140,7 +140,7 @@ def _check_pools(profile: Profile, topology: Topology) -> t.Iterator[Problem]:
 
 
 def _check_budget(profile: Profile, topology: Topology) -> list[Problem]:
-    """The problems of hugepages that do not fit into the memory of a NUMA node, else of the machine."""
+    """Problems of hugepages that exceed the memory of a NUMA node; otherwise of hugepages that exceed the machine's memory."""
     declared = profile.memory.hugepages
     problems: list[Problem] = []
     for node in sorted({pool.node for pool in declared if pool.node is not None}):
@@ -186,7 +186,7 @@ def _check_mounts(profile: Profile, topology: Topology, before: t.Mapping[Pool, 
 
 
 def _check_set_aside(profile: Profile, topology: Topology, before: t.Mapping[Pool, int]) -> t.Iterator[Problem]:
-    """The problems of mounts whose min_size is more than their pool has left: the kernel takes it from the pool, or fails (ENOMEM)."""
+    """The problems of mounts whose min_size exceeds what earlier mounts leave of the pool: such a mount fails (ENOMEM)."""
     left: dict[int, int | None] = {}
     for index, mount in enumerate(profile.memory.mounts):
         pool = left.setdefault(mount.pagesize_kib, _pool_bytes(profile, topology, mount.pagesize_kib, before))
@@ -205,7 +205,7 @@ def _too_little(mount: Mount, pool: int) -> str:
 def _pool_bytes(profile: Profile, topology: Topology, size_kib: int, before: t.Mapping[Pool, int]) -> int | None:
     """The bytes of all pools of a page size under this profile; None without such pools.
 
-    A pool that is not declared keeps its pages, or gets the pages that it had ``before`` Corral.
+    A pool that is not declared counts with the pages that it had ``before`` Corral; without an entry in ``before``, with its present pages.
     """
     declared = [pool for pool in profile.memory.hugepages if pool.size_kib == size_kib]
     if any(pool.node is None for pool in declared):
@@ -233,7 +233,7 @@ def _reserved(profile: Profile, node: int) -> int:
 
 
 def node_memory(node: int, topology: Topology) -> int | None:
-    """Bytes of one NUMA node; None when the kernel does not report it. A machine without NUMA is node 0."""
+    """Bytes of a NUMA node; None if the kernel does not report the node's memory. A machine without NUMA counts as node 0."""
     if not topology.numa and node == 0:
         return machine_memory(topology)
     kib = topology.numa[node].memory_kib if node in topology.numa else None
@@ -241,7 +241,7 @@ def node_memory(node: int, topology: Topology) -> int | None:
 
 
 def machine_memory(topology: Topology) -> int | None:
-    """Bytes of the whole machine; None when the kernel does not report it."""
+    """Bytes of the whole machine; None if the kernel does not report the machine's memory."""
     if topology.machine_memory_kib is not None:
         return topology.machine_memory_kib << 10
     sizes = [node.memory_kib for node in topology.numa.values()]
@@ -255,7 +255,7 @@ def _sizes(topology: Topology) -> frozenset[int]:
 
 
 def _lacking(size_kib: int, sizes: frozenset[int], where: str) -> str:
-    """Why a page size is not available; "" for an available page size."""
+    """Why a page size is not available; an empty string for an available page size."""
     if size_kib in sizes:
         return ""
     if not sizes:

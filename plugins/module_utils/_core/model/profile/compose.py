@@ -6,8 +6,8 @@
 """Merges the layers of a profile; each key keeps the name of its layer.
 
 A later layer wins. Sections merge key by key. Lists of sections merge item by item if the items have an identity; a list of plain values is
-replaced. An empty key (null) removes the value of earlier layers, and a key removes the keys of earlier layers that it excludes. profile.py
-checks the result.
+replaced. A key with the value null removes the value of earlier layers. Any other key also removes the keys that DISPLACES names.
+profile.py checks the result.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..workload.match_kinds import MATCH_KINDS
 from . import profile_devices, schema, schema_key, schema_types
 from .schema_reader import brief, join
 
-# The keys that identify an item of a list of sections; a pool without a node is for the whole machine.
+# For each list of sections, the keys that identify an item. A pool without ``node`` is for the whole machine.
 IDENTITY: dict[str, tuple[str, ...]] = {
     "memory.hugepages": ("size", "node", "near"),
     "memory.mounts": ("path",),
@@ -37,7 +37,7 @@ IDENTITY: dict[str, tuple[str, ...]] = {
 # Each pool of hugepages has exactly one of AMOUNTS.
 POOLS, AMOUNTS = "memory.hugepages", ("count", "share")
 
-# By key, the keys that it excludes: a key of a later layer removes them from earlier layers.
+# For each key of a later layer, the keys of earlier layers that the key removes.
 DISPLACES: dict[str, tuple[str, ...]] = {
     "cpu.reserved.cpus": ("count", "cores_per_numa"),
     "cpu.reserved.count": ("cpus", "cores_per_numa"),
@@ -65,19 +65,19 @@ DISPLACES: dict[str, tuple[str, ...]] = {
 # The origin of a key that no layer declares.
 DEFAULT = "default"
 
-# Paths are cut from the right: `.name`, `[0]` or `["odd.name"]`.
+# The last part of a path: `.name`, `[0]` or `["odd.name"]`.
 _LAST_PART = re.compile(r'(?:\.[^.\[\]"]+|\[\d+\]|\["[^"]*"\])$')
 
 
 class Layer(NamedTuple):
-    """A part of a profile as it was written, and its place (``corral_profile_layer_50_edge``)."""
+    """A layer of a profile: its data as written, and its ``origin``, such as the variable ``corral_profile_layer_50_edge``."""
 
     origin: str
     data: object
 
 
 class Composed(NamedTuple):
-    """The merged data, not yet checked, and the origin of each of its leaves by path (``memory.mounts[0].size``)."""
+    """The merged data, not yet checked. ``origins`` has the origin of each leaf by the leaf's path (``memory.mounts[0].size``)."""
 
     data: dict[t.Any, t.Any]
     origins: dict[str, str]
@@ -88,7 +88,7 @@ class _Leaf(NamedTuple):
     origin: str
 
 
-# Data whose leaves carry their origin: a mapping, a list of items, or a leaf.
+# Data in which each leaf has its origin: a mapping, a list of items, or a leaf.
 _Marked = t.Union[dict[t.Any, t.Any], list[t.Any], _Leaf]
 
 
@@ -115,9 +115,9 @@ def compose(layers: t.Sequence[Layer]) -> Composed:
 
 
 def origin_of(path: str, origins: t.Mapping[str, str]) -> str:
-    """The origin of the value at a path: of its leaf, else of the leaves below it, else of the leaves beside it; "" without leaves.
+    """The origin of the value at a path; for a section, the origins of all leaves below the path.
 
-    When a section is refused as a whole, or a key is missing, all keys beside it may be the cause.
+    A missing key gets the origins of the leaves beside the path, any of which may be the cause. Without leaves: an empty string.
     """
     while path:
         if path in origins:
@@ -130,7 +130,7 @@ def origin_of(path: str, origins: t.Mapping[str, str]) -> str:
 
 
 def rewrite_paths(error: CorralError, origins: t.Mapping[str, str]) -> CorralError:
-    """The same refusal; each problem gets the origin of its value."""
+    """The refusal ``error``, in which each problem has the origin of its value."""
     return CorralError(
         *(problem._replace(origin=problem.origin or origin_of(problem.path, origins)) for problem in error.problems)
     )
@@ -152,7 +152,7 @@ def leaves_of(data: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 def _mark(value: t.Any, node: t.Optional[schema.Node], origin: str) -> _Marked:
-    """Data with its leaves marked. An empty value is a leaf, and so is a value that the schema does not know."""
+    """The data with each leaf marked by its origin. Empty values, and values that the schema does not know, are leaves."""
     if node is None or not value:
         return _Leaf(value, origin)
     key = node.key
@@ -187,7 +187,7 @@ def _merge(below: _Marked, above: _Marked, node: schema.Node, origin: str) -> _M
 
 
 def _merge_map(below: dict[t.Any, t.Any], above: dict[t.Any, t.Any], node: schema.Node) -> dict[t.Any, t.Any]:
-    """Two mappings of free keys merged; 0 and "0" are the same key."""
+    """Two mappings with names that the user chooses, merged; 0 and "0" are the same name."""
     taken = {_read(node.key.keys, name) for name in above}
     return {**{name: value for name, value in below.items() if _read(node.key.keys, name) not in taken}, **above}
 
@@ -208,9 +208,9 @@ def _merge_section(
 
 
 def _merge_items(below: list[t.Any], above: list[t.Any], node: schema.Node, origin: str) -> _Marked:
-    """Two lists merged item by item. If one layer has two items with the same identity, both stay, so that the profile is refused."""
+    """Two lists merged item by item. If one layer has two items with the same identity, both items stay, so that the profile is refused."""
     if max(len(below), len(above)) > schema.ITEMS_LIMIT:
-        return max(below, above, key=len)  # The list is refused for its length.
+        return max(below, above, key=len)  # The schema's reader refuses a list of this length.
     names = [_identity(item, node) for item in below]
     merged: list[t.Any] = list(below)
     free = {name: index for index, name in enumerate(names) if name is not None}
@@ -231,7 +231,7 @@ def _merge_items(below: list[t.Any], above: list[t.Any], node: schema.Node, orig
 
 
 def _identity(item: _Marked, node: schema.Node) -> t.Optional[tuple[t.Any, ...]]:
-    """The values that identify an item; None without these values, or if one cannot be read (then the profile is refused)."""
+    """The values that identify an item; None without such values, or if a value has a wrong type (then the profile is refused)."""
     names = IDENTITY.get(node.key.path)
     if names is None or not isinstance(item, dict):
         return None
@@ -249,7 +249,7 @@ def _identity(item: _Marked, node: schema.Node) -> t.Optional[tuple[t.Any, ...]]
 
 
 def _takes_away(item: _Marked, node: schema.Node) -> bool:
-    """Whether an item removes the earlier item: it has null for a key that each item needs, as in `{size: 2Mi, node: 0, count: null}`."""
+    """Whether an item removes an earlier layer's item: a key that every item needs is null, as in `{size: 2Mi, node: 0, count: null}`."""
     names = IDENTITY.get(node.key.path, ())
     amounts = (
         [item[name] for name in AMOUNTS if name in item] if node.key.path == POOLS and isinstance(item, dict) else []
@@ -276,7 +276,7 @@ def _rivals(
 
 
 def _read(kind_of: t.Optional[schema_types.Type], value: t.Any) -> t.Any:
-    """A value as its type reads it (2Mi equals 2048Ki); unchanged if it cannot be read."""
+    """A value as its type reads it (2Mi equals 2048Ki); an invalid value unchanged."""
     try:
         return kind_of.read(value) if kind_of else value
     except ValueError:
@@ -288,7 +288,7 @@ def _is_null(marked: _Marked) -> bool:
 
 
 def _parts(marked: _Marked) -> t.Iterable[tuple[t.Any, t.Any]]:
-    """The parts of a mapping or list, each with its name in a path."""
+    """The items of a mapping or list, each with its key or index for a path; a leaf has no items."""
     if isinstance(marked, dict):
         return [(name if isinstance(name, str) else str(brief(name)), value) for name, value in marked.items()]
     return [] if isinstance(marked, _Leaf) else list(enumerate(marked))
@@ -302,7 +302,7 @@ def _leaves(marked: _Marked, path: str) -> t.Iterator[tuple[str, _Leaf]]:
 
 
 def _plain(marked: _Marked) -> t.Any:
-    """The data without its marks."""
+    """The plain values, without the origins."""
     if isinstance(marked, dict):
         return {name: _plain(value) for name, value in marked.items()}
     return marked.value if isinstance(marked, _Leaf) else [_plain(value) for value in marked]

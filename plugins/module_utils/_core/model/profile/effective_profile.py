@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The effective profile: the result of the intents on this node, as data that can be kept, shown and compared."""
+"""The effective profile: what a profile results in on this node (CPU lists, pages, limits), as data to be stored, shown and compared."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The present state of a node as parts of a profile that would declare it. Each manager returns its own parts."""
+"""A node's present state as parts of a profile that would declare this state. Each manager returns its own parts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..values.yaml_text import Off
 
 
 class ProfileFragment(NamedTuple):
-    """A part of a profile: its path, its value and its name. If ``item``, the value is an item of the list there."""
+    """A part of a profile: path, value and name. With ``item``, the value is an item of the list at the path."""
 
     path: tuple[str, ...]
     value: t.Any
@@ -24,7 +24,7 @@ class ProfileFragment(NamedTuple):
 
 
 def label(hostname: str) -> str:
-    """A host's name as a profile's name (a DNS label)."""
+    """The name for a profile of a host: the host's name as a DNS label."""
     text = re.sub(r"[^a-z0-9-]+", "-", hostname.strip().partition(".")[0].lower())[:63].strip("-")
     return text or "node"
 
@@ -37,7 +37,7 @@ def profile_data(head: t.Mapping[str, t.Any], parts: t.Iterable[ProfileFragment]
 def profile_shown(
     head: t.Mapping[str, t.Any], parts: t.Sequence[ProfileFragment], left_out: t.Mapping[int, tuple[str, ...]]
 ) -> dict[str, t.Any]:
-    """The profile of all parts; the parts ``left_out`` (by index) are comments with the reasons."""
+    """The profile of all parts. The parts in ``left_out`` (index: reasons) become comments with the reasons."""
     shown = (
         (fragment, Off(fragment.value, left_out[index]) if index in left_out else fragment.value)
         for index, fragment in enumerate(parts)
@@ -46,7 +46,7 @@ def profile_shown(
 
 
 def assembled(head: t.Mapping[str, t.Any], parts: t.Iterable[tuple[ProfileFragment, t.Any]]) -> dict[str, t.Any]:
-    """The head with the value of each part at its path."""
+    """The data of ``head`` with the value of each part at the part's path."""
     data = dict(head)
     for fragment, value in parts:
         place = data
@@ -60,7 +60,7 @@ def assembled(head: t.Mapping[str, t.Any], parts: t.Iterable[tuple[ProfileFragme
 
 
 def collapsed(value: t.Any) -> t.Any:
-    """The value; a section or list whose items are all left out is left out as a whole."""
+    """The value; sections and lists with only items that are left out (Off) become one Off with all reasons."""
     if isinstance(value, dict):
         value = {key: collapsed(item) for key, item in value.items()}
         items = list(value.values())

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Makes a profile literal for one node: its places, shares and optional parts become numbers.
+"""Makes a profile literal for one node: places and shares become numbers, and optional parts that the node cannot have are left out.
 
-In this way one profile serves unlike nodes. The literal profile has CPUs on a numbered NUMA node, and a pool of hugepages for each NUMA
-node that a row means. Optional parts that this node cannot have are left out. Managers see only the literal profile.
+In this way one profile serves unlike nodes. The literal profile has isolated CPUs on a numbered NUMA node, and a pool of hugepages for each
+NUMA node to which an entry of ``memory.hugepages`` applies. Managers see only the literal profile.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _RESERVED = re.compile(r"memory\.reserved\.(\d+)")
 
 
 class Resolved(NamedTuple):
-    """``profile`` is literal; ``hugepages`` and ``mounts`` have, for each of its items, the item's index in ``declared``.
+    """``profile`` is literal. ``hugepages`` and ``mounts``: the index in ``declared`` of each pool and mount of ``profile``.
 
-    ``problems`` are intents that this node cannot meet, by their paths in the declared profile; ``notes`` name the optional parts that are
-    left out.
+    ``problems`` are the declarations that this node cannot fulfil, by their paths in the declared profile; ``notes`` name the optional
+    parts that are left out.
     """
 
     declared: Profile
@@ -94,7 +94,7 @@ def _with(literal: Profile, memory: Memory, kept: list[tuple[int, Hugepages]], m
 
 
 def _isolated(declared: Profile, topology: Topology, notes: list[str]) -> Profile:
-    """The profile with its isolated cores on a numbered NUMA node; without isolated cores if they are optional and do not fit."""
+    """The profile with its isolated cores on a numbered NUMA node; without isolated cores if these are optional and do not fit."""
     cpu = declared.cpu
     if cpu is None or cpu.isolated is None or not (cpu.isolated.place or cpu.isolated.optional):
         return declared
@@ -108,7 +108,7 @@ def _isolated(declared: Profile, topology: Topology, notes: list[str]) -> Profil
     try:
         pools.compute(literal, topology)
     except CorralError as refused:
-        # The path "cpu" counts as well: without isolated CPUs enough CPUs may be left to share.
+        # A problem with the path "cpu" counts as well: without isolated CPUs, enough CPUs may remain for the shared pool.
         why = [one.message for one in refused.problems if one.path == "cpu" or one.path.startswith("cpu.isolated")]
         if why:
             notes.append(f"cpu.isolated is optional and left out: {why[0]}")
@@ -120,7 +120,7 @@ def _isolated(declared: Profile, topology: Topology, notes: list[str]) -> Profil
 
 
 def _reserved(memory: Memory, topology: Topology, notes: list[str]) -> tuple[NodeMemory, ...]:
-    """The reserved memory of each NUMA node; without NUMA nodes all memory is that of node 0."""
+    """The reserved memory of each NUMA node; a machine without NUMA counts as node 0."""
     each = memory.reserved_per_numa
     if each is None:
         return memory.reserved
@@ -133,7 +133,7 @@ def _reserved(memory: Memory, topology: Topology, notes: list[str]) -> tuple[Nod
             by_node[node] = each
         elif there is not None:
             by_node[node] = max(1, each.of(there))
-        else:  # The node's budget is not checked either: see capacity_check.notes().
+        else:  # Unknown memory also has no budget check: see capacity_check.notes().
             notes.append(
                 f"memory.reserved_per_numa: the kernel does not report the memory of NUMA node {node}: nothing is kept"
             )
@@ -143,7 +143,7 @@ def _reserved(memory: Memory, topology: Topology, notes: list[str]) -> tuple[Nod
 def _certain_pools(
     rows: t.Sequence[Hugepages], topology: Topology, problems: list[Problem]
 ) -> tuple[list[tuple[int, Hugepages]], dict[capacity_check.Pool, int]]:
-    """The literal pools of the rows that are not optional, and for each place of a pool the index of its row."""
+    """The literal pools of the entries (``rows``) that are not optional, and for each page size and NUMA node the index of the entry."""
     taken: dict[capacity_check.Pool, int] = {}
     kept: list[tuple[int, Hugepages]] = []
     for index in _in_order(rows):
@@ -168,7 +168,7 @@ def _optional_pools(
     taken: dict[capacity_check.Pool, int],
     notes: list[str],
 ) -> list[tuple[int, Hugepages]]:
-    """``kept`` and the optional pools that this node can have as well."""
+    """The pools in ``kept``, and the optional pools that fit on this node as well."""
     rows = memory.hugepages
     for index in _in_order(rows):
         if not rows[index].optional:
@@ -191,7 +191,7 @@ def _optional_pools(
 
 
 def _partly(index: int, kept: list[tuple[int, Hugepages]]) -> str:
-    """The words that a note adds if some NUMA nodes have the pool."""
+    """Words for a note if some NUMA nodes have the pool; otherwise an empty string."""
     return " on some NUMA nodes" if any(other == index for other, dummy in kept) else ""
 
 
@@ -204,7 +204,7 @@ def _optional_mounts(
     before: t.Optional[Before],
     notes: list[str],
 ) -> list[int]:
-    """``needed`` and the optional mounts that this node can have as well."""
+    """The mounts in ``needed``, and the optional mounts that fit on this node as well (indexes in the declared profile)."""
     for index, mount in enumerate(memory.mounts):
         if not mount.optional:
             continue
@@ -218,7 +218,7 @@ def _optional_mounts(
 
 
 class _Unmet(Exception):
-    """A row of hugepages that cannot be made literal here; ``key`` is the key to blame."""
+    """An entry of ``memory.hugepages`` that cannot be made literal on this node. ``key``: the entry's key that is the cause."""
 
     def __init__(self, key: str, value: object, message: str) -> None:
         super().__init__(message)
@@ -226,12 +226,12 @@ class _Unmet(Exception):
 
 
 def _in_order(rows: t.Sequence[Hugepages]) -> list[int]:
-    """The indexes of the rows; a row with place `each` comes last, since it stands for the NUMA nodes that are left."""
+    """The indexes of the entries (``rows``) in the order of resolution; the place `each` comes last: it means the remaining NUMA nodes."""
     return sorted(range(len(rows)), key=lambda index: rows[index].place == "each")
 
 
 def _literal(row: Hugepages, topology: Topology, taken: t.Mapping[capacity_check.Pool, int]) -> list[Hugepages]:
-    """The pools that a row means on this node. Raises _Unmet."""
+    """The pools that an entry of ``memory.hugepages`` results in on this node. Raises _Unmet."""
     literal = []
     for node in _nodes_of(row, topology):
         other = taken.get((row.size_kib, node))
@@ -248,7 +248,7 @@ def _literal(row: Hugepages, topology: Topology, taken: t.Mapping[capacity_check
 
 
 def _nodes_of(row: Hugepages, topology: Topology) -> t.Sequence[t.Optional[int]]:
-    """The NUMA nodes of a row; None stands for the whole machine."""
+    """The NUMA nodes to which an entry of ``memory.hugepages`` applies; None stands for the whole machine. Raises _Unmet."""
     if row.near is not None:
         try:
             return [numa_names.node_near(row.near, topology, key="node")]
@@ -265,7 +265,7 @@ def _nodes_of(row: Hugepages, topology: Topology) -> t.Sequence[t.Optional[int]]
 
 
 def _pages(row: Hugepages, node: t.Optional[int], topology: Topology) -> int:
-    """The number of pages of a row on one NUMA node, or on the machine. Raises _Unmet."""
+    """The number of pages of an entry of ``memory.hugepages``, on a NUMA node or (None) on the whole machine. Raises _Unmet."""
     if row.share is None:
         return row.pages
     memory = capacity_check.machine_memory(topology) if node is None else capacity_check.node_memory(node, topology)
@@ -278,6 +278,6 @@ def _pages(row: Hugepages, node: t.Optional[int], topology: Topology) -> int:
 
 
 def _places(topology: Topology) -> list[int]:
-    """The NUMA nodes with CPUs and with memory, of known or unknown size. A node without CPUs, such as a GPU's memory, is left out."""
+    """The NUMA nodes with CPUs and with memory (of known or unknown size). A node without CPUs, such as a GPU's memory, is left out."""
     with_cpus = numa_names.nodes_with_cpus(topology)
     return [node for node, numa in sorted(topology.numa.items()) if node in with_cpus and numa.memory_kib != 0]

@@ -51,7 +51,7 @@ class Reserved(NamedTuple):
     """Housekeeping CPUs; exactly one of the first three fields is set. ``slices`` are confined to these CPUs."""
 
     cpus: t.Optional[frozenset[int]] = None
-    number: t.Optional[int] = None  # key `count`, which is a method of tuples
+    number: t.Optional[int] = None  # the key `count`: a tuple has a method of this name
     cores_per_numa: t.Optional[int] = None
     slices: tuple[str, ...] = schema_cpu.HOUSEKEEPING_SLICES
 
@@ -59,8 +59,8 @@ class Reserved(NamedTuple):
 class Isolated(NamedTuple):
     """CPUs that only processes in the isolated slice may use; exactly one of ``cpus`` and ``cores`` is set.
 
-    ``numa``, ``place`` (first, last) and ``near`` say where the cores are. ``load_balance``: the scheduler spreads threads over them.
-    ``optional``: a node that cannot isolate these CPUs goes without them.
+    ``numa``, ``place`` (first, last) and ``near`` say where the cores are. ``load_balance``: the scheduler spreads threads over the
+    isolated CPUs. ``optional``: on a node that cannot isolate these CPUs no CPUs are isolated.
     """
 
     cpus: t.Optional[frozenset[int]] = None
@@ -68,12 +68,12 @@ class Isolated(NamedTuple):
     numa: t.Optional[int] = None
     near: t.Optional[str] = None  # an interface, or a PCI address in full
     load_balance: bool = True
-    place: t.Optional[str] = None  # key `numa` if it is a word
+    place: t.Optional[str] = None  # the key `numa` with a word as its value
     optional: bool = False
 
 
 class Cpu(NamedTuple):
-    """The CPU pools. ``options`` are the kubelet's; ``min_shared`` CPUs always stay in the shared pool.
+    """The CPU pools. ``options``: the CPU manager's options, as in the kubelet. ``min_shared`` CPUs always stay in the shared pool.
 
     ``partitions`` (auto, off): whether the kernel keeps other processes out. ``unmanaged`` (report, confine): what happens to control
     groups that the profile does not name.
@@ -103,7 +103,7 @@ class SliceTasks(NamedTuple):
 
 
 class Pids(NamedTuple):
-    """The limits of processes and threads; all None and empty if the profile declares none."""
+    """The limits of processes and threads; all fields are None or empty if the profile declares no limits."""
 
     pid_max: t.Optional[int] = None
     threads_max: t.Optional[int] = None
@@ -114,7 +114,7 @@ class Pids(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """A profile without contradictions. ``cpu`` None: the node's CPUs are left alone."""
+    """A profile without contradictions. ``cpu`` None: Corral does not change the node's CPUs."""
 
     name: str
     version: int
@@ -131,8 +131,8 @@ class Profile(NamedTuple):
     kubelet: t.Optional[Kubelet] = None
 
 
-# The checks of sections that have files of their own. Each refuses contradictions in the values that were read, and also gets
-# the profile as written.
+# The checks of sections that have files of their own. Each check refuses contradictions in the values that were read, and also receives the
+# profile as written.
 CHECKS = {
     "confirm": profile_confirm.check,
     "gc": profile_gc.check,
@@ -141,7 +141,7 @@ CHECKS = {
     "devices": profile_devices.check,
     "kubelet": profile_kubelet.check,
 }
-# The tuples of all sections: see section_data.py.
+# For each section, the tuple with the section's values: see section_data.py.
 SHAPES: dict[str, t.Any] = {
     "": Profile,
     "cpu": Cpu,
@@ -167,7 +167,7 @@ def parse(data: object) -> Profile:
     Raises CorralError with all problems.
     """
     if isinstance(data, dict) and _newer(data.get("version")):
-        # The other keys may have a meaning that this version does not know, so they are not checked.
+        # A newer format may give the other keys another meaning, so they are not checked.
         reader = Reader()
         reader.refuse(
             "version",
@@ -186,7 +186,7 @@ def parse(data: object) -> Profile:
 
 
 def has_intents(declared: Profile) -> bool:
-    """Whether a profile has places, shares or optional parts, which each node resolves: see node_intent.py."""
+    """Whether a profile has places, shares or optional parts, which each node resolves for itself: see node_intent.py."""
     isolated, memory = declared.cpu.isolated if declared.cpu else None, declared.memory
     return bool(
         (isolated and (isolated.place or isolated.optional))
@@ -197,7 +197,7 @@ def has_intents(declared: Profile) -> bool:
 
 
 def parse_workloads(rows: object) -> tuple[Workload, ...]:
-    """The workloads of ``rows``, which have the form of a profile's section. Raises CorralError with all problems."""
+    """The workloads of ``rows``, entries in the form of the section ``workloads``. Raises CorralError with all problems."""
     reader = Reader()
     values = reader.section({"workloads": rows}, "", {"workloads": schema.TREE["workloads"]})
     profile_workloads.check(reader, values, {"workloads": rows})
@@ -207,7 +207,7 @@ def parse_workloads(rows: object) -> tuple[Workload, ...]:
 
 
 def is_data_of(data: object, profile: t.Optional[Profile]) -> bool:
-    """Whether these are the data of a profile (None: no profile), even if another version of Corral wrote other defaults out."""
+    """Whether ``data`` declares the same as ``profile`` (None: no profile), even if another version of Corral wrote out other defaults."""
     if profile is None or data is None:
         return profile is None and data is None
     known = to_data(profile)
@@ -220,7 +220,7 @@ def is_data_of(data: object, profile: t.Optional[Profile]) -> bool:
 
 
 def to_data(profile: Profile) -> dict[str, t.Any]:
-    """The profile as plain data, defaults written out; ``parse`` returns the same profile for it."""
+    """The profile as plain data with all defaults; ``parse`` returns the same profile for this data."""
     return section_data.section(profile, schema.ROOT, SHAPES)
 
 

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Checks between the keys of a profile: keys that exclude each other, and values that must fit into others.
+"""Checks between the keys of a profile: keys that exclude each other, and values that must fit into other values.
 
-The schema reads each key by itself; pools.py and capacity_check.py check the conditions that depend on the node.
+The schema checks each key alone; pools.py and capacity_check.py check the conditions that depend on the node.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def options_of(cpu: dict[str, t.Any]) -> cpu_options.Options:
 
 
 def _check_overlap(reader: Reader, cpu: dict[str, t.Any]) -> None:
-    """Refuse literal sets of CPUs that overlap: they overlap on every node."""
+    """Refuse literal sets of CPUs that overlap: these sets overlap on every node."""
     reserved = cpu.get("reserved", {}).get("cpus") or frozenset()
     isolated = cpu.get("isolated", {}).get("cpus") or frozenset()
     if reserved & isolated:
@@ -103,7 +103,7 @@ def _check_overlap(reader: Reader, cpu: dict[str, t.Any]) -> None:
 
 
 def _check_pids(reader: Reader, pids: dict[str, t.Any], cpu: dict[str, t.Any]) -> None:
-    """Refuse limits above the capacity: the share of housekeeping and the limits of the other slices must fit into it together."""
+    """Refuse limits on init.scope and on slices outside the pools, and limits above pid_max or threads_max."""
     housekeeping = cpu.get("reserved", {}).get("slices") or schema_cpu.HOUSEKEEPING_SLICES
     shared = cpu.get("shared", {}).get("slices") or schema_cpu.SHARED_SLICES
     known = [*housekeeping, *shared, schema_types.CORRAL_SLICE]

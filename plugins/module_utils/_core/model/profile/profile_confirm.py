@@ -14,7 +14,7 @@ from .schema_reader import Reader
 
 
 class Confirm(NamedTuple):
-    """A command, its path first, and the seconds within which it has to end with exit code 0."""
+    """The command (its path, then its arguments), and the seconds within which the command has to end with exit code 0."""
 
     command: tuple[str, ...]
     timeout: int

@@ -15,13 +15,13 @@ from ..workload.resources import is_device
 from .schema_quantities import COUNT, split_quota_resource
 from .schema_reader import Reader, join
 
-# A key of ALONE must be the only key of its match. Keys of OF_PCI describe a PCI function, and must all be true of it.
+# A key of ALONE must be the only key of its match. Keys of OF_PCI describe a PCI function; a device must fit all of them.
 ALONE = ("path", "cdi")
 OF_PCI = ("address", "pci", "class", "driver", "interface", "iommu_group")
 
 
 def check(reader: Reader, values: t.Mapping[str, t.Any], given: t.Mapping[str, t.Any]) -> None:
-    """Refuse contradictions, and requests and quotas of a resource that is not declared."""
+    """Refuse contradictions, and requests and quotas of resources that the section does not declare."""
     seen: dict[str, int] = {}
     variables: dict[str, str] = {}
     for index, row in enumerate(values.get("devices", [])):
@@ -85,7 +85,7 @@ def _check_requests(reader: Reader, at: str, row: t.Mapping[str, t.Any], declare
 def _check_match(reader: Reader, path: str, given: t.Mapping[str, t.Any], require_link: bool) -> None:
     there = [key for key in (*ALONE, *OF_PCI) if given.get(key) is not None]
     alone = [key for key in there if key in ALONE]
-    if not there and given.keys() <= {*ALONE, *OF_PCI}:  # an unknown key, the likely mistake, is refused already
+    if not there and given.keys() <= {*ALONE, *OF_PCI}:  # an unknown key, the likely mistake, is refused elsewhere
         reader.refuse(
             path, None, f"matches everything: write one or more of {', '.join(OF_PCI)}, or {' or '.join(ALONE)}"
         )
@@ -100,7 +100,7 @@ def _check_match(reader: Reader, path: str, given: t.Mapping[str, t.Any], requir
 
 
 def _check_bind(reader: Reader, at: str, match: t.Mapping[str, t.Any], row: t.Mapping[str, t.Any]) -> None:
-    """Refuse a match that finds other devices once they are bound to another driver."""
+    """Refuse a match that no longer finds the same devices after Corral has bound them to another driver."""
     changing = [key for key in (*ALONE, "driver", "interface") if match.get(key) is not None]
     if changing:
         message = f"needs a match by address, pci, class or iommu_group, not by {changing[0]}"

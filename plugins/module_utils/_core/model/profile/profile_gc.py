@@ -28,7 +28,7 @@ class ImageGC(NamedTuple):
 
 
 class ContainerGC(NamedTuple):
-    """When dead containers are removed. Times are in seconds, -1: no limit; ``scope`` is "declared" or "all"."""
+    """When dead containers are removed. Times are in seconds; -1 means no limit. ``scope`` is "declared" or "all"."""
 
     min_age: int
     max_per_workload: int
@@ -41,7 +41,7 @@ class ContainerGC(NamedTuple):
 
 
 class GC(NamedTuple):
-    """Garbage collection in the storage of root and of the ``users``. None: images (or containers) are not collected."""
+    """Garbage collection in the storage of root and of the ``users``. ``images`` None: no images are removed; ``containers`` likewise."""
 
     images: t.Optional[ImageGC] = None
     containers: t.Optional[ContainerGC] = None

@@ -21,10 +21,10 @@ Texts = t.Mapping[str, str]
 
 
 class Kubelet(NamedTuple):
-    """The keys of the section by their names. A key that is None is not declared: its value in the kubelet's other files stays.
+    """The declared keys of the section. None: the key is not declared, and its value in the kubelet's other files stays.
 
     Amounts and thresholds are texts as the kubelet reads them, times are in seconds, sizes in bytes. ``reserved_memory`` is by NUMA node.
-    Fields of options have only the options that are on; they are None if the profile leaves the section out.
+    The fields ``*_options`` contain only the options that are on; None: the profile does not declare the options.
     """
 
     optional: bool = False
@@ -65,16 +65,16 @@ COUNTS = (
     "imagefs.inodesFree",
     "containerfs.inodesFree",
     "pid.available",
-)  # the other signals count bytes
-# Amounts of these resources are checked by the rules of other resources.
+)  # the kubelet counts bytes for all other signals
+# The amounts of these resources are checked by the rules of another resource.
 COUNTED_AS = {"pid": PIDS, "ephemeral-storage": MEMORY}
-# For these keys the kubelet reads 0s as unset, and uses its default; for other times it uses 0s as it is.
+# The kubelet replaces 0s by these defaults. For all other times 0s means 0s.
 DEFAULT_TIMES = {"cpu_manager_reconcile_period": "10s", "image_minimum_gc_age": "2m0s"}
 CLOSEST, NODES = "prefer-closest-numa-nodes", "max-allowable-numa-nodes"
 
 
 def check(reader: Reader, values: t.Mapping[str, t.Any], given: t.Mapping[str, t.Any]) -> None:
-    """Refuse contradictions to other parts of the profile. What a kubelet refuses is found later, with its whole configuration."""
+    """Refuse contradictions to other parts of the profile. kubelet_rules.py finds what the kubelet itself refuses."""
     kubelet = values.get("kubelet")
     if kubelet is None:
         return
@@ -124,7 +124,7 @@ def _check_eviction(reader: Reader, kubelet: t.Mapping[str, t.Any], given: t.Map
                 counted = PIDS if signal in COUNTS else MEMORY
                 _check_amount(reader, join(f"kubelet.{key}", signal), counted, quantity.parse(text))
     soft = kubelet.get("eviction_soft") or {}
-    periods = (given.get("eviction_soft_grace_period") or {}) if soft else {}  # Wrong periods are refused elsewhere.
+    periods = (given.get("eviction_soft_grace_period") or {}) if soft else {}  # Invalid periods are refused elsewhere.
     for name in soft:
         if isinstance(periods, dict) and name not in periods:
             message = "has no grace period: declare it in kubelet.eviction_soft_grace_period as well"

@@ -18,7 +18,7 @@ from .section_data import Shape
 
 
 class NodeMemory(NamedTuple):
-    """The bytes of a NUMA node's memory that hugepages leave free."""
+    """The bytes of a NUMA node's memory that hugepages must leave free."""
 
     node: int
     size: int
@@ -27,23 +27,23 @@ class NodeMemory(NamedTuple):
 class Hugepages(NamedTuple):
     """A pool of ``pages`` (key `count`) of one size. ``node`` None: the kernel spreads the pages over the whole machine.
 
-    A declared profile may have intents, which node_intent.py resolves on each node: a ``share`` of the memory instead of ``pages`` (then
-    0); a ``place`` (each, first, last) or a device that the pool is ``near``, instead of ``node``; and ``optional``.
+    In a declared profile, ``share`` (of the memory) may replace ``pages``, which is then 0. ``place`` (each, first, last) or ``near`` (a
+    device) may replace ``node``. An ``optional`` pool may be missing on a node. node_intent.py resolves these fields on each node.
     """
 
     size_kib: int
     pages: int = 0
     node: t.Optional[int] = None
     share: t.Optional[Share] = None
-    place: t.Optional[str] = None  # key `node` if it is a word
+    place: t.Optional[str] = None  # the key `node` with a word as its value
     near: t.Optional[str] = None
     optional: bool = False
 
 
 class Mount(NamedTuple):
-    """A hugetlbfs mount. Sizes are in bytes. An owner is a number or a name; without both it is root.
+    """A hugetlbfs mount. Sizes are in bytes. User and group are given by number or by name; the default is root.
 
-    A node that cannot have an ``optional`` mount goes without it.
+    ``optional``: the mount is left out on a node that cannot have the mount.
     """
 
     path: str
@@ -65,7 +65,7 @@ class Memory(NamedTuple):
     hugepages: tuple[Hugepages, ...] = ()
     mounts: tuple[Mount, ...] = ()
     policy: str = "none"
-    reserved_per_numa: t.Union[int, Share, None] = None  # of each NUMA node that is not in ``reserved``
+    reserved_per_numa: t.Union[int, Share, None] = None  # for each NUMA node that is not in ``reserved``
 
 
 def check(reader: Reader, memory: t.Mapping[str, t.Any], given: t.Mapping[str, t.Any]) -> None:

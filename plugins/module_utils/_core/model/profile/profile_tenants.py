@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The section ``tenants`` of a profile: the members of a tenant, the limits of each workload, and the quotas of all together."""
+"""The section ``tenants`` of a profile: a tenant's members, the limits of each workload, and the quotas of all its workloads together."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .section_data import Shape
 KINDS = (*BY_MEMBERS, *tenant.BY_SETTING)
 AMOUNTS = ("min", "max", "default", "default_request")
 RATIO = "max_limit_request_ratio"
-# The first amount of each pair may not be more than the second.
+# The first amount of each pair must not be larger than the second amount.
 ORDER = (
     ("min", "default_request"), ("min", "default"), ("min", "max"),
     ("default_request", "default"), ("default_request", "max"), ("default", "max"),
@@ -66,7 +66,7 @@ def check(reader: Reader, values: t.Mapping[str, t.Any], dummy_given: t.Mapping[
 
 
 def _is_empty(reader: Reader, at: str, row: t.Mapping[str, t.Any], key: str) -> bool:
-    """Whether a section exists and nothing in it was refused."""
+    """Whether a section was declared and no problem was found in the section."""
     return key in row and not _has_problem(reader, join(at, key))
 
 
@@ -93,7 +93,7 @@ def _check_apart(reader: Reader, rows: t.Sequence[t.Mapping[str, t.Any]]) -> Non
 def _check_workloads(
     reader: Reader, rows: t.Sequence[t.Mapping[str, t.Any]], workloads: t.Sequence[t.Mapping[str, t.Any]]
 ) -> None:
-    """Refuse a workload that a tenant covers only in part: all its units must have the same tenant."""
+    """Refuse a workload that a tenant covers only in part: all units of a workload must have the same tenant."""
     for index, workload in enumerate(workloads):
         for key, kind in BY_MEMBERS.items():
             pattern = (workload.get("match") or {}).get(kind.key)
@@ -118,9 +118,9 @@ def _covers(row: t.Mapping[str, t.Any], key: str, pattern: str) -> bool:
 def _check_sharing(
     reader: Reader, index: int, workload: t.Mapping[str, t.Any], row: t.Optional[t.Mapping[str, t.Any]]
 ) -> None:
-    """Refuse share_process_namespace if it has no effect, or if the tenant (``row``) forbids it.
+    """Refuse share_process_namespace if it has no effect, or if the workload's tenant (``row``) forbids sharing.
 
-    Corral looks for a workload's containers in its slice. A workload without resources has a slice only in a tenant.
+    Corral looks for a workload's containers in the workload's slice. A workload without resources has a slice only in a tenant.
     """
     shared = workload.get("share_process_namespace", ANY)
     path = f"workloads[{index}].share_process_namespace"
@@ -261,7 +261,7 @@ def _quota(name: str, hard: Amounts, scopes: tuple[str, ...] = (), selectors: tu
 
 
 def _hard_data(hard: Amounts) -> dict[str, str]:
-    from ..tenants.tenant_quota import amount_text as quota_text  # A node without tenants does not load it.
+    from ..tenants.tenant_quota import amount_text as quota_text  # A node without tenants does not load this module.
 
     return {name: quota_text(name, amount) for name, amount in hard}
 
@@ -287,7 +287,7 @@ SHAPES = {
 
 
 def refuse_workload(tenants: t.Iterable[Tenant], workload: Workload) -> None:
-    """Raise CorralError for a workload outside the profile that has a tenant's name, or belongs to a tenant only in part."""
+    """Raise CorralError if a workload outside the profile has a tenant's name, or belongs to a tenant only in part."""
     name = profile_workloads.slice_name(workload.name)
     if name in {profile_workloads.slice_name(one.name) for one in tenants}:
         message = "is the name of a tenant, and both would have one slice: write another"

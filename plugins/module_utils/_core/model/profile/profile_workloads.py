@@ -25,12 +25,12 @@ from .schema_quantities import LEAST_MEMORY, TOO_LITTLE
 from .schema_reader import Reader, join
 from .section_data import Shape
 
-# How long a grant lasts: as long as the declaration, or as one run of the workload.
+# How long a grant lasts: as long as the workload is declared, or as long as one run of the workload.
 DECLARED, RUNNING = "declared", "running"
 ANY = "any"
 APP, INIT, SIDECAR = "app", "init", "sidecar"
 MILLI = NANO // 1000
-ISOLATED_POOL = "isolated"  # in the name of the isolated pool's slice
+ISOLATED_POOL = "isolated"  # a part of the name of the isolated pool's slice
 _PLAIN = re.compile(r"[^A-Za-z0-9:_.]")
 _INSTANCE = re.compile(r"[^A-Za-z0-9:_.@\\]")
 
@@ -45,11 +45,11 @@ class Container(NamedTuple):
 
 
 class Workload(NamedTuple):
-    """A workload: its match (a key of MATCH_KINDS, and the pattern), how long it holds its grant, and its requests and limits.
+    """A workload: its match (a key of MATCH_KINDS, and a pattern), how long its grant lasts (``hold``), and its requests and limits.
 
-    In a need (``allocate_workloads.expanded``) ``match`` and ``pattern`` name the unit itself, in a profile what is declared.
-    ``template``: the template whose instances are all workloads like this one, "" for a single workload. ``priority``: a name by which
-    quotas of tenants select workloads. ``share_process_namespace``: whether its containers share a PID namespace (None: both are right).
+    A profile has ``match`` and ``pattern`` as declared; in the result of ``allocate_workloads.expanded`` they name one unit. ``template``:
+    the template unit of which every instance is such a workload (empty: a single workload). ``priority``: a name by which quotas of tenants
+    select workloads. ``share_process_namespace``: whether the containers share a PID namespace (None: both are allowed).
     """
 
     name: str
@@ -65,27 +65,27 @@ class Workload(NamedTuple):
 
     @property
     def matched(self) -> tuple[str, str]:
-        """The key and the pattern of its match."""
+        """The workload's match: the key and the pattern."""
         return self.match, self.pattern
 
     @property
     def is_unit(self) -> bool:
-        """Whether it is a service of systemd."""
+        """Whether the workload is a service of systemd."""
         return MATCH_KINDS[self.match].is_unit
 
     @property
     def unit(self) -> str:
-        """The name or pattern of its service; "" for a workload that is no service."""
+        """The name or pattern of the workload's service; an empty string for a workload that is no service."""
         return self.pattern if self.is_unit else ""
 
     @property
     def owner(self) -> Workload:
-        """This workload without requests and limits, as the owner of its containers."""
+        """The workload with its name and match only: the owner of the workload's containers."""
         return Workload(*self[:3])
 
     @property
     def has_resources(self) -> bool:
-        """Whether the workload declares requests or limits; a workload without both only has a name."""
+        """Whether the workload declares requests, limits or containers; without any, the declaration only gives the workload a name."""
         return bool(self.requests or self.limits or self.containers)
 
     @property
@@ -95,7 +95,7 @@ class Workload(NamedTuple):
 
     @property
     def is_glob(self) -> bool:
-        """Whether its pattern may match several units."""
+        """Whether the workload's pattern may match several units."""
         return "*" in self.pattern or "?" in self.pattern
 
 
@@ -136,7 +136,7 @@ def _check_claim(
         return
     pattern = str(match.get(key, ""))
     if not pattern:
-        return  # A match without a pattern is refused already.
+        return  # A match without a pattern is refused elsewhere.
     kind, path = MATCH_KINDS[key], join(join(at, "match"), key)
     if (key, pattern) in patterns:
         other = patterns[key, pattern]
@@ -196,7 +196,7 @@ def _check_amounts(reader: Reader, at: str, values: t.Mapping[str, t.Any]) -> No
 
 
 def amount_problem(resource: str, amount: Quantity) -> str:
-    """What is wrong with an amount of a resource, and what to write; "" for a valid amount."""
+    """What is wrong with an amount of a resource, and what to write; an empty string for a valid amount."""
     if amount.nano <= 0:
         return "is not more than 0: leave it out"
     if resource == CPU:
@@ -252,7 +252,7 @@ SHAPES = {
 
 
 def build(rows: t.Iterable[t.Mapping[str, t.Any]]) -> tuple[Workload, ...]:
-    """The workloads of rows that were checked."""
+    """The workloads of ``rows``, the checked entries of the section."""
     found: tuple[Workload, ...] = section_data.build(rows, schema.TREE["workloads"], SHAPES)
     return found
 
@@ -264,10 +264,10 @@ def to_data(workloads: t.Iterable[Workload]) -> list[dict[str, t.Any]]:
 
 
 def slice_name(workload: str) -> str:
-    """A workload's name as a part of its slice's name. A dash would nest slices (systemd.slice(5), systemd-escape(1)).
+    """A workload's name as it appears in its slice's name. A dash would nest slices (systemd.slice(5), systemd-escape(1)).
 
-    The part after the @ of an instance is already escaped by systemd, as in %i, and stays; a dash there means a slash. A workload
-    "isolated" is escaped, since that slice is the isolated pool's.
+    systemd has already escaped the part after the @ of an instance, as in %i, so this part stays; a dash there means a slash. The workload
+    name "isolated" is escaped, since the isolated pool's slice has that name.
     """
     if workload == ISOLATED_POOL:
         return f"{_hex(workload[0])}{workload[1:]}"
@@ -280,7 +280,7 @@ def slice_name(workload: str) -> str:
 
 
 def workload_name(escaped: str) -> t.Optional[str]:
-    """The workload whose slice_name() is this text; None for text that it never returns, such as text with a dash."""
+    """The name of the workload for which slice_name() returned ``escaped``; None for other text, such as text with a dash."""
     if "-" in escaped:
         return None
     stem, at, instance = escaped.partition(_hex("@"))

@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """The keys of a profile in one table, for the parser and docs/profile.md. The keys of each section are in schema_SECTION.py.
 
-A key of a manager that does not exist yet is in the table from the first day, marked ``later``, and refused by name. To add a key, add one
-entry in the file of its section, and a field in the tuple of its section (section_data.py fills it); ``tools/profile_reference.py`` writes
+The keys of planned managers are in the table as well, marked ``later``: a profile with such a key is refused. To add a key, add one entry
+in the file of its section, and a field in the tuple of its section (section_data.py fills the field); ``tools/profile_reference.py`` writes
 the reference page.
 """
 
@@ -28,10 +28,10 @@ from . import (
 from . import schema_types as types
 from .schema_key import Key
 
-# The format of a profile. A node refuses a profile with a larger number: its keys may mean something else.
+# The format of a profile. A node refuses a profile with a larger number, since its keys may have another meaning.
 FORMAT = 1
 
-# No node needs more; a list of a million items is a mistake or an attack.
+# No node needs a longer list; a list of a million items is a mistake or an attack.
 ITEMS_LIMIT = 1024
 
 
@@ -76,14 +76,14 @@ KEYS: tuple[Key, ...] = (
     _later("boot", "Kernel command line."),
 )
 
-# A section declares exactly one of these keys.
+# For each section, the keys of which exactly one must be declared.
 EXACTLY_ONE = {
     "cpu.reserved": ("cpus", "count", "cores_per_numa"),
     "cpu.isolated": ("cpus", "cores"),
     "memory.hugepages[]": ("count", "share"),
 }
 
-# Names of the kubelet's configuration, and the keys of a profile with this meaning.
+# Keys of the kubelet's configuration, each with the profile's key for the same setting.
 KUBELET_NAMES = {
     "reservedSystemCPUs": "cpu.reserved.cpus",
     "cpuManagerPolicy": "cpu.policy",

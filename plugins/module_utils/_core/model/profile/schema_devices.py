@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The keys of the section ``devices``, and the types of values that only they have. Readers follow the rules in schema_types.py."""
+"""The keys of the section ``devices``, and the types of values that only these keys have. Readers follow the rules in schema_types.py."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DRIVER = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _INTERFACE = re.compile(r"[A-Za-z0-9_.@+*?-]{1,32}")
 _PATH = re.compile(r"/dev/[A-Za-z0-9_.:@+,=#*?/-]{1,250}")
 _CDI = re.compile(rf"{cdi_spec.KIND.pattern}(?:=[A-Za-z0-9_.:*?-]{{1,255}})?")
-# In these folders files are made by users, or by the kernel for each process.
+# In these folders users, or the kernel for each process, make the files.
 _NO_DEVICES = ("fd", "hugepages", "mqueue", "pts", "shm")
 DOMAIN_LIMIT = 253
 
@@ -57,7 +57,7 @@ def _hexadecimal(value: object, pattern: re.Pattern[str], what: str, such_as: st
 
 
 def _without_quotes(value: int | float, pattern: re.Pattern[str]) -> str:
-    """The text that YAML 1.1 read as this number (0200 as the octal 128, 0000:03:00.1 in base 60); "" if none fits the pattern."""
+    """The text that YAML 1.1 read as this number (0200 as the octal 128, 0000:03:00.1 in base 60); an empty string if no text fits."""
     if not 0 <= value < 1 << 32:
         return ""
     if isinstance(value, int):

@@ -18,12 +18,12 @@ MAP = "map"
 
 
 class Key(NamedTuple):
-    """A key.
+    """A key of a profile.
 
-    ``path``: its place in a profile, with ``[]`` for an item of a list of mappings. ``type``: None for a section (its keys follow in the
-    table). ``many``: whether the value is single, a list or a mapping (then ``keys`` is the type of its keys). ``default``: as a profile
-    would write it; None: nothing is declared. ``field``: the field of its section's tuple if its name differs. ``word``: the field for a
-    value that is a word instead of a number. ``quiet``: the default is not written into a profile's data.
+    ``path``: the key's place in a profile, with ``[]`` for an item of a list of mappings. ``type``: None for a section (the section's keys
+    follow in the table). ``many``: whether the value is single, a list, or a mapping with keys of the type ``keys``. ``default``: the
+    default as a profile would write it (None: no default). ``field``: the field of the section's tuple, if its name is not the key's.
+    ``word``: the field for a word instead of a number. ``quiet``: the default is not written into a profile's data.
     """
 
     path: str
@@ -47,5 +47,5 @@ class Key(NamedTuple):
 
     @property
     def field_name(self) -> str:
-        """The field of its section's tuple."""
+        """The name of the key's field in the tuple of its section."""
         return self.field or self.name.replace("-", "_")

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The keys of the section ``kubelet``, and the types of values that only they have. Readers follow the rules in schema_types.py."""
+"""The keys of the section ``kubelet``, and the types of values that only these keys have. Readers follow the rules in schema_types.py."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from . import schema_types as types
 from .schema_key import MAP, Key
 
-# Kernel: include/linux/threads.h (PID_MAX_LIMIT, RESERVED_PIDS), kernel/fork.c (MAX_THREADS), kernel/pid.c.
+# The kernel's limits: include/linux/threads.h (PID_MAX_LIMIT, RESERVED_PIDS), kernel/fork.c (MAX_THREADS), kernel/pid.c.
 PID_MAX_LOW, PID_MAX_HIGH = 301, 1 << 22
 THREADS_MAX_HIGH = 0x3FFFFFFF
 

@@ -16,13 +16,13 @@ from ..values import quantity
 from ..values.sizes import Share, page_text, share_text, size_text
 from .schema_types import Type, kind, read_text
 
-# Larger than any machine (2^60 bytes); keeps every sum within the kernel's 64 bits.
+# The most bytes of a size (2^60): no machine has as many, and every sum fits into the kernel's 64 bits.
 SIZE_LIMIT = 1 << 60
-# A smaller amount of memory lacks its unit, such as Mi or Gi.
+# A smaller amount of memory was probably written without its unit, such as Mi or Gi.
 LEAST_MEMORY = 1 << 20
 TOO_LITTLE = "is less than 1Mi: write it with its unit, such as 512Mi"
 LEAST_LOG = 1 << 10
-# The number of workloads, as a resource of quotas.
+# The name under which quotas count workloads.
 COUNT = "count/workloads"
 _SHARE = re.compile(r"([0-9]{1,3})(?:\.([0-9]{1,2}))?%")
 
@@ -44,7 +44,7 @@ def _size(value: object) -> int:
 
 
 def _memory(value: object) -> int:
-    """Bytes of memory; fewer than LEAST_MEMORY must be a mistake."""
+    """Bytes of memory. Raises ValueError for fewer than LEAST_MEMORY bytes, a likely mistake."""
     size = _size(value)
     if size < LEAST_MEMORY:
         raise ValueError(TOO_LITTLE)
@@ -52,7 +52,7 @@ def _memory(value: object) -> int:
 
 
 def _log_size(value: object) -> int:
-    """Bytes of a log; fewer than LEAST_LOG must be a mistake."""
+    """Bytes of a log. Raises ValueError for fewer than LEAST_LOG bytes, a likely mistake."""
     size = _size(value)
     if size < LEAST_LOG:
         raise ValueError("is less than 1Ki: write it with its unit, such as 10Mi")
@@ -100,7 +100,7 @@ def _page_size(value: object) -> int:
 
 
 def _amount(value: object) -> quantity.Quantity:
-    """A Kubernetes quantity. profile_workloads.py checks whether it fits its resource."""
+    """A Kubernetes quantity. profile_workloads.py checks whether the quantity is valid for its resource."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise ValueError(f"is {kind(value)}, not a quantity: write it as in 2, 500m or 1Gi")
     if isinstance(value, str) and len(value) > 64:
@@ -117,7 +117,7 @@ def _amount(value: object) -> quantity.Quantity:
 
 
 def _resource(value: object) -> str:
-    """The name of a resource that workloads are given; page sizes are in the kubelet's form."""
+    """The name of a resource other than a device: cpu, memory, pids, or hugepages with the kubelet's page size (hugepages-2Mi)."""
     text = value if isinstance(value, str) and len(value) <= 64 else ""
     if text in ("cpu", "memory", "pids"):
         return text
@@ -135,7 +135,7 @@ def _resource(value: object) -> str:
 
 
 def split_quota_resource(name: str) -> tuple[str, str]:
-    """The section and the resource in the name of a quota's resource: ``requests.cpu`` → requests, cpu; a count has no section."""
+    """The section and the resource of a name in a quota: ``requests.cpu`` → requests, cpu; for ``count/workloads`` the section is empty."""
     section, dot, resource = name.partition(".")
     return (section, resource) if dot and section in ("requests", "limits") else ("", name)
 
@@ -151,7 +151,7 @@ def _share(value: object) -> Share:
 
 
 def _memory_or_share(value: object) -> int | Share:
-    """Bytes, or a share of the memory of the NUMA node."""
+    """Bytes, or a share of each NUMA node's memory."""
     return _share(value) if isinstance(value, str) and value.strip().endswith("%") else _memory(value)
 
 

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Reads data by the schema: every key must be known, and every value of its type. All problems are found at once.
+"""Reads data by the schema: every key must be known, and every value must have its key's type. All problems are found at once.
 
-profile_checks.py compares values with each other. The data may be anything that YAML or JSON can hold: the reader goes no deeper than the
-schema, and no problem repeats more than a line of the data.
+profile_checks.py compares values with each other. The data may be anything that YAML or JSON can contain: the reader goes no deeper than
+the schema, and no problem repeats more than a line of the data.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..values import suggest
 from ..values.errors import Problem, shown
 from . import schema, schema_key, schema_types
 
-# A longer list of problems would not help.
+# A longer list of problems would not help the user.
 PROBLEMS_LIMIT = 100
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,60}")
@@ -34,7 +34,7 @@ def join(path: str, name: str | int) -> str:
 
 
 def brief(value: object) -> object:
-    """A value for a problem: short, and always valid in JSON."""
+    """A value as a problem shows it: short, and always valid in JSON."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
@@ -51,12 +51,12 @@ class Reader:
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
-        # By the path of a value as read: the path and the value as written. Checks know only values as read, users only values as
-        # written (cpu: 1.5 is read as 1500m, hugepages-2048Ki as hugepages-2Mi).
+        # For the path of a value as read: the path and the value as written. The checks know values as read, users know values as written
+        # (cpu: 1.5 is read as 1500m, hugepages-2048Ki as hugepages-2Mi).
         self._written: dict[str, tuple[str, object]] = {}
 
     def refuse(self, path: str, value: object, message: str) -> None:
-        """Add a problem; ``message`` ends with what to do. A value that was read is shown as it was written."""
+        """Add a problem; ``message`` ends with what to do. The problem shows the value as the user wrote it."""
         path, value = self._written.get(path, (path, value))
         if len(self.problems) < PROBLEMS_LIMIT:
             self.problems.append(Problem(path, brief(value), message))
@@ -64,7 +64,7 @@ class Reader:
             self.problems.append(Problem("", None, "there are more problems than these: correct them and check again"))
 
     def written(self, path: str) -> str:
-        """The value at this path as it was written, for a message about another value."""
+        """The value at this path as the user wrote it, for a message about another value."""
         return shown(brief(self._written[path][1]))
 
     def one_of(self, path: str, given: dict[str, t.Any], names: t.Sequence[str]) -> None:
@@ -79,7 +79,7 @@ class Reader:
     def refuse_command(
         self, path: str, values: t.Optional[t.Mapping[str, t.Any]], written: t.Mapping[str, t.Any]
     ) -> None:
-        """Refuse a section whose ``command`` has no words, or no absolute path first."""
+        """Refuse a section whose ``command`` is an empty list, or does not begin with an absolute path."""
         command = (values or {}).get("command")
         if command and not command[0].startswith("/"):
             message = "is not an absolute path: write the program's path, such as /usr/bin/curl"
@@ -88,7 +88,7 @@ class Reader:
             self.refuse(f"{path}.command", [], "has no words: write a command, or leave the section out")
 
     def section(self, data: object, path: str, known: dict[str, schema.Node]) -> dict[str, t.Any]:
-        """The values of a mapping by key, without refused values; a key with the value None is not declared."""
+        """The values of a mapping by key, without refused values. A key with the value None counts as not declared."""
         if not isinstance(data, dict):
             subject = "is" if path else "the profile is"
             message = (
@@ -183,7 +183,7 @@ class Reader:
         return read
 
     def _unknown(self, path: str, name: object, known: dict[str, schema.Node]) -> str | None:
-        """Refuse a key; return the path of the key that was probably meant."""
+        """Refuse an unknown key; return the path of the key that was probably meant."""
         if not isinstance(name, str):
             why = " (YAML reads on, yes and true as true)" if isinstance(name, bool) else ""
             self.refuse(join(path, str(brief(name))), None, f"unknown key, not text{why}: write one of {_names(known)}")
@@ -204,18 +204,18 @@ def _meant(name: str, path: str, known: dict[str, schema.Node]) -> str | None:
     near = suggest.nearest(name, known)
     if near is not None:
         return join(path, near)
-    # The kubelet's maxPods is max_pods here.
+    # The kubelet's maxPods is max_pods in a profile.
     same = [key for key in known if "_" in key and key.replace("_", "") == name.lower()]
     if same:
         return join(path, same[0])
-    # A key of the kubelet, as it is (reservedSystemCPUs) or in the style of a profile (reserved_system_cpus).
+    # A key of the kubelet in its form (reservedSystemCPUs) or in the form of a profile (reserved_system_cpus).
     plain = name.replace("_", "").lower()
     kubelets = [own for theirs, own in schema.KUBELET_NAMES.items() if theirs.lower() == plain]
     if kubelets:
         return kubelets[0]
     elsewhere = [key.path for key in schema.KEYS if key.name == name]
     meant = _here(elsewhere[0], path) if len(elsewhere) == 1 else ""
-    # For a key in a list's item, a key of another list's items is no suggestion.
+    # The suggestion for a key in a list's item is never a key of another list's items.
     return None if "[]" in meant and _top(meant) != _top(path) and "[" in path else meant or None
 
 
@@ -225,7 +225,7 @@ def _top(path: str) -> str:
 
 
 def _here(meant: str, path: str) -> str:
-    """The path of a key with the indexes of ``path``: workloads[0].match.unit for workloads[].match.unit."""
+    """The path ``meant`` with the indexes of ``path``: workloads[0].match.unit for workloads[].match.unit."""
     parts = meant.split(".")
     for index, (part, mine) in enumerate(zip(parts, path.split("."))):
         if re.sub(r"\[[0-9]+\]", "[]", mine) != part:
@@ -252,7 +252,7 @@ def _example(key: schema_key.Key) -> str:
 
 
 class DuplicateKey(ValueError):
-    """A key that is in one mapping of a file twice. JSON and YAML loaders would keep its last value."""
+    """An error: a mapping in a file has the same key twice. JSON and YAML loaders would silently use the last value."""
 
     def __init__(self, name: str, line: int = 0) -> None:
         where = f"line {line}: " if line else ""
@@ -260,7 +260,7 @@ class DuplicateKey(ValueError):
 
 
 def unique(pairs: list[tuple[str, t.Any]]) -> dict[str, t.Any]:
-    """A JSON object whose keys are all different (an object_pairs_hook). Raises DuplicateKey."""
+    """A JSON object for object_pairs_hook. Raises DuplicateKey if a key occurs twice."""
     found = dict(pairs)
     if len(found) != len(pairs):
         names = [name for name, dummy in pairs]

@@ -17,7 +17,7 @@ from .schema_key import LIST, MAP, Key
 from .schema_quantities import COUNT
 from .schema_types import Type
 
-LAST_UID = (1 << 32) - 2  # the number above means "no user" (systemd's UIDS-GIDS)
+LAST_UID = (1 << 32) - 2  # the next number means "no user" (systemd's UIDS-GIDS)
 _SLICE_PART = r"(?:[A-Za-z0-9:_.]|\\x[0-9a-f]{2})+"
 _SLICE = re.compile(rf"{_SLICE_PART}(?:-{_SLICE_PART})*\.slice")
 
@@ -46,7 +46,7 @@ def _quota_resource(value: object) -> str:
 
 
 def _slice(value: object) -> str:
-    """A slice that a unit can name in Slice=, at any depth."""
+    """The name of a slice for Slice=, at any depth."""
     text = types.read_text(value, such_as="acme.slice")
     hint = "name a slice such as acme.slice or apps-acme.slice"
     if types.is_own(text):

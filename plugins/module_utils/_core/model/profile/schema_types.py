@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The types of values in a profile: how each is written, and read from YAML or JSON.
+"""The types of values in a profile: how each type is written, and read from YAML or JSON.
 
 A reader takes any value and returns the plain value, or raises ValueError with a message that says what is wrong and what to do. The
 message repeats neither the value nor the path: the caller knows both. YAML 1.1 turns ``on`` into true, ``0770`` into 504 and ``1.0`` into a
-float before Corral sees them; the message says so.
+float before Corral gets the value; the message says so.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from ..values.sizes import mode_text
 
 
 def as_it_is(value: t.Any) -> t.Any:
-    """A value that is kept as a profile writes it."""
+    """The value unchanged."""
     return value
 
 
 class Type(NamedTuple):
-    """A type of values: ``name`` for the reference page, ``read`` for the parser, ``write`` to turn a value that was read into plain data.
+    """A type of values: ``name`` for the reference page, ``read`` for the parser, ``write`` for the plain data of a value that was read.
 
-    ``bounds`` of a number (both included), the ``words`` that are allowed, and the ``pattern`` of a text are for the JSON Schema.
+    The JSON Schema uses ``bounds`` of a number (both included), the allowed ``words``, and the ``pattern`` of a text.
     """
 
     name: str
@@ -39,12 +39,12 @@ class Type(NamedTuple):
     write: t.Callable[[t.Any], t.Any] = as_it_is
 
 
-# The most characters that a text in a profile may have; a CPU list of 8,192 single CPUs is longer, and not a real case.
+# The most characters of a text in a profile. Only a CPU list of 8,192 single CPUs would be longer, which no node needs.
 TEXT_LIMIT = 16384
 WORD_LIMIT = 1024
 
 
-# The kernel's largest configurations have 8192 CPUs (x86, NR_CPUS) and 1024 NUMA nodes (MAX_NUMNODES).
+# More CPUs than the kernel's largest configuration (8192 on x86, NR_CPUS), and as many NUMA nodes (1024, MAX_NUMNODES).
 CPU_LIMIT = 1 << 16
 NODE_LIMIT = 1 << 10
 
@@ -52,9 +52,9 @@ NODE_LIMIT = 1 << 10
 DURATION_LIMIT = 3650 * duration.UNITS["d"]
 
 CORRAL_SLICE = "corral.slice"
-# The agent's own slice: no limit that a profile sets on other slices keeps the agent from running.
+# The slice of Corral's agent: limits that a profile sets on other slices cannot stop the agent.
 AGENT_SLICE = "corralagent.slice"
-# Slices of workloads: with exclusive CPUs they are at the top, else within corral.slice.
+# The beginnings of the names of workloads' slices: with exclusive CPUs at the top of the tree, else within corral.slice.
 EXCLUSIVE_PREFIX, SHARED_PREFIX = "corral_", "corral-"
 
 
@@ -62,7 +62,7 @@ _LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 _SLICE = re.compile(r"(?:[A-Za-z0-9:_.]|\\x[0-9a-f]{2}){1,200}\.slice")
 _PATH = re.compile(r"/[A-Za-z0-9_.:@+/-]*")
 _PCI = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.IGNORECASE)
-_INTERFACE = re.compile(r"[A-Za-z0-9_.@+-]{1,15}")  # dev_valid_name(), without characters that no udev rule uses
+_INTERFACE = re.compile(r"[A-Za-z0-9_.@+-]{1,15}")  # a subset of what the kernel's dev_valid_name() allows
 # Names that systemd accepts too (systemd.exec(5), USER_NAMES): john.doe, and names of a domain such as john@corp.
 _ACCOUNT = re.compile(r"[A-Za-z_][A-Za-z0-9_.@-]{0,62}\$?")
 _IMAGE = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9._:@/*?+-]{0,511}")
@@ -126,7 +126,7 @@ def integer(low: int, high: int) -> Type:
 
 
 def choice(*words: str, later: tuple[str, ...] = ()) -> Type:
-    """The type of a value that is one of these words; words in ``later`` are known and refused by name."""
+    """The type of a value that is one of these words; words in ``later`` are refused as not yet supported."""
     listed = " or ".join(words)
 
     def read(value: object) -> str:
@@ -205,7 +205,7 @@ def _mount_path(value: object) -> str:
     return text
 
 
-# By parent folder, the folders that a mount must not cover: it would hide a part of the system.
+# For each parent folder, the folders that a mount must not cover, since the mount would hide a part of the system.
 _SYSTEM_FOLDERS = {
     "": ("bin", "boot", "dev", "etc", "home", "lib", "lib64", "media", "mnt", "opt", "root", "run", "sbin", "srv", "tmp", "usr", "var"),
     "dev": ("pts", "shm"),
@@ -223,7 +223,7 @@ def _hides_system(parts: list[str]) -> bool:
 
 
 def mount_unit_length(path: str) -> int:
-    """The length of the name of the mount unit of ``path``: a dash and other odd characters become four characters (systemd.unit(5))."""
+    """The length of the name of the mount unit of ``path``: dashes and special characters become four characters each (systemd.unit(5))."""
     plain = sum(1 if char.isalnum() or char in "/:_." else 4 for char in path.strip("/"))
     return plain + len(".mount")
 
@@ -239,7 +239,7 @@ def _mode(value: object) -> int:
 
 
 def _mode_meant(value: int) -> str:
-    """The mode that the YAML file has: 0770 is read as 504, 770 as 770. Only one of both readings is a sensible mode."""
+    """The mode that the user probably wrote: YAML reads 0770 as 504, and 770 as 770. Only one of these readings is a sensible mode."""
     digits = str(value) if 0 <= value < 1 << 20 else ""
     for text in (mode_text(value) if 0 <= value <= 0o1777 else "", f"0{digits}"):
         if re.fullmatch(r"[01][67][0-7][0-7]", text) and text[1] >= text[2] >= text[3]:
@@ -267,14 +267,14 @@ def _slice(value: object) -> str:
 
 
 def is_own(unit: str) -> bool:
-    """Whether Corral makes this slice: the shared pool's, the isolated pool's, the agent's, or a workload's."""
+    """Whether a slice is Corral's: the slice of the shared pool, of the isolated pool, of the agent, or of a workload."""
     return unit in (CORRAL_SLICE, AGENT_SLICE) or (
         unit.startswith((EXCLUSIVE_PREFIX, SHARED_PREFIX)) and unit.endswith(".slice")
     )
 
 
 def read_slice_or_corral(value: object) -> str:
-    """A top-level slice, Corral's own included."""
+    """A top-level slice of the system, init.scope, or corral.slice."""
     return CORRAL_SLICE if value == CORRAL_SLICE else _slice(value)
 
 
@@ -346,7 +346,7 @@ def _wait(value: object) -> int:
 
 
 def _command_word(value: object) -> str:
-    """A word of a command, which no shell reads."""
+    """A word of a command. No shell reads the command."""
     text = read_text(value, such_as="/usr/local/bin/healthy")
     if not 0 < len(text) <= WORD_LIMIT or not text.isprintable():
         raise ValueError(f"is not a word of a command: write 1 to {WORD_LIMIT} printable characters")

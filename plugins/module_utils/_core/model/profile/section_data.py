@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """Makes the tuples of a profile from the values that were read, and plain data from the tuples, by the keys of the schema.
 
-The field of a key that is not declared keeps its default. Plain data has the defaults of the schema written out, except for ``quiet`` keys.
-A key without a default is left out if its field is empty.
+The field of a key that is not declared has its default. Plain data contains the defaults of the schema, except for ``quiet`` keys. A key
+without a default is left out if its field is empty.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from .schema_key import LIST, MAP, ONE
 
 
 class Shape(NamedTuple):
-    """A value with a form of its own: ``make`` makes it from the value that was read, ``data`` makes plain data from it."""
+    """Two conversions: ``make`` turns a value that was read into a profile's value, ``data`` turns a profile's value into plain data."""
 
     make: t.Callable[[t.Any], t.Any]
     data: t.Callable[[t.Any], t.Any]
 
 
-# By the path of a key: the tuple of a section (or of an item of a list of sections), or a Shape. If a section has no entry,
-# its keys are fields of the tuple of the section above.
+# For the path of a key: the tuple of a section (or of an item of a list of sections), or a Shape. A section without an entry has no tuple:
+# its keys are fields of the parent section's tuple.
 Shapes = t.Mapping[str, t.Any]
 _UNSET = object()
 
 
 def build(value: t.Any, node: schema.Node, shapes: Shapes) -> t.Any:
-    """The value of a key in the form in which a profile keeps it."""
+    """The value of a key as a profile stores it: a tuple, a plain value, or the result of a Shape."""
     key, shape = node.key, t.cast("t.Any", shapes.get(node.key.path))
     if key.many == LIST:
         return tuple(value if key.type else (shape(**fields(row, node, shapes)) for row in value))
@@ -42,7 +42,7 @@ def build(value: t.Any, node: schema.Node, shapes: Shapes) -> t.Any:
 
 
 def fields(values: t.Mapping[str, t.Any], node: schema.Node, shapes: Shapes) -> dict[str, t.Any]:
-    """The declared fields of a section's tuple."""
+    """The values of a section's declared keys, by the names of their fields in the section's tuple."""
     found: dict[str, t.Any] = {}
     for name, value in values.items():
         below = node.children[name]
@@ -84,11 +84,11 @@ def section(record: t.Any, node: schema.Node, shapes: Shapes) -> dict[str, t.Any
         if value is not None and not (is_left_out and value == record._field_defaults.get(key.field_name, _UNSET)):
             data[name] = to_data(value, below, shapes)
     one_of = schema.EXACTLY_ONE.get(f"{node.key.path}[]", ())
-    if one_of and not data.keys() & set(one_of):  # The first key is declared, with the default of its field.
+    if one_of and not data.keys() & set(one_of):  # The first key is written, with the default of its field.
         data[one_of[0]] = getattr(record, node.children[one_of[0]].key.field_name)
     return data
 
 
 def _is_flat(node: schema.Node, shapes: Shapes) -> bool:
-    """Whether the keys of a section are fields of the tuple of the section above."""
+    """Whether the keys of a section are fields of the parent section's tuple."""
     return node.key.type is None and node.key.many == ONE and not node.key.later and node.key.path not in shapes

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A profile that is made part by part: the options of one module become a patch of the node's declared profile.
+"""Changes a section of the node's declared profile: the options of a module such as hugepages or cpuset become a patch of the profile.
 
 There is no second schema: the patch is merged into the profile's data, and the merged data is read like any profile. A refusal names the
-module's option instead of its path in the profile.
+module's option instead of the option's path in the profile.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..values.records import NamedTuple
 from . import compose, profile, schema_quantities, schema_types
 from .profile import Profile
 
-# The name of the profile that is made part by part. No other profile may have this name.
+# The name of the profile that modules such as hugepages and cpuset make. No other profile may have this name.
 NAME = "parts"
 
 CPUSET, HUGEPAGES, MOUNT, PIDS, GC = "cpuset", "hugepages", "hugetlbfs_mount", "pid_limits", "gc"
@@ -29,7 +29,7 @@ STRICT = "strict_cpu_reservation"
 
 
 class SectionPatch(NamedTuple):
-    """The request of one task of a part module: the module's name, its options, and whether its part is to be present."""
+    """The request of a task: the module's name, its options, and whether its section (or item of a list) is to be present."""
 
     module: str
     options: dict[str, t.Any]
@@ -37,7 +37,7 @@ class SectionPatch(NamedTuple):
 
 
 def merged(declared: t.Optional[Profile], patch: SectionPatch) -> tuple[t.Optional[Profile], str]:
-    """The declared profile with the patch added or removed (None: nothing is left), and the patch's path in the profile.
+    """The declared profile with the patch added or removed (None: no section is left), and the patch's path in the profile.
 
     Raises CorralError with the module's options as paths.
     """
@@ -61,7 +61,7 @@ def merged(declared: t.Optional[Profile], patch: SectionPatch) -> tuple[t.Option
 
 
 def without_empty(options: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The options that were given: Ansible fills in None for the others."""
+    """The options that the task sets: without the options that are None."""
     return {
         name: without_empty(value) if isinstance(value, dict) else value
         for name, value in options.items()
@@ -70,15 +70,15 @@ def without_empty(options: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 def cpu_data(given: dict[str, t.Any]) -> dict[str, t.Any]:
-    """The section ``cpu`` of these options, with strict_cpu_reservation under the kubelet's name."""
+    """The options as the section ``cpu``; strict_cpu_reservation is under its name in the kubelet."""
     data = {name: value for name, value in given.items() if name != STRICT}
     return {**data, "options": {"strict-cpu-reservation": given[STRICT]}} if STRICT in given else data
 
 
 def added(declared: dict[str, t.Any], given: dict[str, t.Any]) -> dict[str, t.Any]:
-    """A declared section with the given options, key by key; a list is replaced.
+    """A declared section with the given options, merged key by key; a list is replaced.
 
-    An empty mapping stays: the schema fills in its defaults.
+    An empty mapping stays: the schema adds its defaults.
     """
     section = dict(declared)
     for name, value in given.items():
@@ -88,7 +88,7 @@ def added(declared: dict[str, t.Any], given: dict[str, t.Any]) -> dict[str, t.An
 
 
 def put_item(data: dict[str, t.Any], patch: SectionPatch, given: dict[str, t.Any]) -> str:
-    """Put an item into its list, or remove it; returns its index in a path ("[0]"), "" if it is not in the list."""
+    """Put an item into its list, or remove the item. Returns its index as in a path ("[0]"); an empty string after a removal."""
     identity = pool_of if patch.module == HUGEPAGES else path_of
     own, name = identity(given), LISTS[patch.module]
     memory = data.get("memory", {})
@@ -115,7 +115,7 @@ def path_of(item: t.Mapping[str, t.Any]) -> str:
 
 
 def read(option: str, of_type: schema_types.Type, value: object) -> object:
-    """The value of an option that identifies an item; an invalid value is refused even if the item is to be removed."""
+    """The value of an option that identifies an item. Raises CorralError for an invalid value, even if the item is to be removed."""
     try:
         return of_type.read(value)
     except ValueError as error:
@@ -126,7 +126,7 @@ def read(option: str, of_type: schema_types.Type, value: object) -> object:
 
 
 def origins_of(declared: Profile) -> dict[str, str]:
-    """By path, the module that declared each key of a profile that was made part by part; empty for any other profile."""
+    """For each key (by path) of a profile with the name NAME, the module that declared the key; empty for any other profile."""
     leaves = compose.leaves_of(profile.to_data(declared)) if declared.name == NAME else ()
     return {
         leaf: f"corral.node.{module}"
@@ -137,21 +137,21 @@ def origins_of(declared: Profile) -> dict[str, str]:
 
 
 def rewrite_paths(error: CorralError, module: str, own: str) -> CorralError:
-    """The same refusal with the module's options as paths; ``own`` is the patch's path in the profile.
+    """The refusal with the module's options as paths; ``own`` is the patch's path in the profile.
 
-    A problem in another task's part keeps its path, with the module of that task.
+    A problem in the section of another module keeps its path; its message names that module.
     """
     return CorralError(*(translated(problem, module, own) for problem in error.problems))
 
 
 def translated(problem: Problem, module: str, own: str) -> Problem:
-    """A problem with the module's option as its path, and with the other modules whose parts it names."""
+    """A problem with the module's option as its path. A problem about sections of other modules names these modules."""
     path = problem.path
     message = re.sub(rf"(?<![\w.]){re.escape(own)}\.(?=[a-z])", "", problem.message)
     if path.startswith((f"{own}.", f"{own}[")):
         path = path[len(own) :].lstrip(".")
     elif path in (own, SECTIONS[module]):
-        # A problem of one pool is reported for its size, a problem of all pools together for their counts.
+        # A problem of one pool gets the path ``size``, a problem of all pools together the path ``count``.
         whole = "size" if path == own else "count"
         path = whole if module == HUGEPAGES else ""
     path, message = (text.replace("options.strict-cpu-reservation", STRICT) for text in (path, message))

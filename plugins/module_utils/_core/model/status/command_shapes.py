@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The JSON that single commands print. Type checkers and a test read these shapes (see json_shapes.py); nothing loads them at run time."""
+"""The JSON that single commands print. Type checkers and a test read these shapes (see json_shapes.py); no code loads this file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TopologyNode(t.TypedDict):
     hugepages: dict[str, int]
 
 
-# ``class`` is a keyword.
+# The key ``class`` is a keyword of Python, so the class syntax cannot be used.
 PciDevice = t.TypedDict(
     "PciDevice",
     {
@@ -89,7 +89,7 @@ class ExplainedWorkloads(t.TypedDict):
 
 
 class Grant(t.TypedDict):
-    """What a workload was granted."""
+    """The grant of a workload."""
 
     workload: str
     hold: str
@@ -114,7 +114,7 @@ class Granted(t.TypedDict):
 
 
 class GcPassImages(t.TypedDict):
-    """A pass over images that a command asked for."""
+    """The result of a pass of garbage collection over images that a command started."""
 
     file_systems: list[GcFileSystem]
     freed: int
@@ -123,7 +123,7 @@ class GcPassImages(t.TypedDict):
 
 
 class GcPassContainers(t.TypedDict):
-    """A pass over containers and pods that a command asked for."""
+    """The result of a pass of garbage collection over containers and pods that a command started."""
 
     dead: int
     removed: list[GcRemoved]
@@ -152,7 +152,7 @@ class Snapshot(t.TypedDict):
 
 
 class Difference(t.TypedDict):
-    """A value that differs; null on a side that does not have the value."""
+    """A value that differs; ``before`` or ``after`` is null if that side does not have the value."""
 
     path: str
     before: t.Optional[str]
@@ -183,7 +183,7 @@ class PauseEnded(t.TypedDict):
 
 
 class Device(t.TypedDict):
-    """A device of a resource."""
+    """A device of a resource in the profile."""
 
     id: str
     numa_node: int

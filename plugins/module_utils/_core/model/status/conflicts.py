@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """Other programs on the node that manage CPUs, interrupts and limits.
 
-A program that changes a declared value is a drift item, which says what to do; for other programs there are notes.
+If such a program sets a declared value to another value, there is an item of drift; otherwise there are notes.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ..values.records import NamedTuple
 
 
 class Given(NamedTuple):
-    """An assignment: its file and the value."""
+    """An assignment in a configuration file: the file and the value."""
 
     file: str
     value: str
 
 
 class Tuned(NamedTuple):
-    """A running tuned: its profile, the sysctl values it sets, and its isolated_cores."""
+    """The running service tuned: its profile, the sysctl values that the profile sets, and isolated_cores."""
 
     profile: str
     sysctls: t.Mapping[str, Given]
@@ -35,10 +35,10 @@ class Tuned(NamedTuple):
 
 
 class KubeletCpuManager(NamedTuple):
-    """A kubelet's CPU manager; ``reserved`` are its reservedSystemCPUs, ``file`` the file or flag that sets them.
+    """A kubelet's CPU manager. ``reserved``: reservedSystemCPUs. ``file``: the file or flag that sets reservedSystemCPUs.
 
-    ``unread``: why its configuration cannot be read; then the other fields are empty. ``newer``: files, and folders of drop-ins, that
-    changed after the running kubelet read them: the kubelet may reserve other CPUs.
+    ``unread``: why the kubelet's configuration cannot be read; the other fields are then empty. ``newer``: files, and folders of drop-ins,
+    that changed after the kubelet's start: the running kubelet may reserve other CPUs.
     """
 
     file: str
@@ -50,7 +50,7 @@ class KubeletCpuManager(NamedTuple):
 
 
 class Irqbalance(NamedTuple):
-    """A running irqbalance: the CPUs to which it moves no interrupts, and the file that sets or may set these CPUs."""
+    """The running service irqbalance: the CPUs to which irqbalance moves no interrupts, and the file that sets or may set these CPUs."""
 
     banned: frozenset[int]
     file: str
@@ -63,7 +63,7 @@ def changes(
     kubelet: t.Optional[KubeletCpuManager],
     default_kib: t.Optional[int],
 ) -> list[Change]:
-    """The items for programs that set a declared value to another value."""
+    """Items of drift for programs that set a declared value to another value."""
     items = []
     for manager, key, wanted in declared(profile, default_kib) if tuned else ():
         given = tuned.sysctls.get(key) if tuned else None
@@ -95,12 +95,12 @@ def changes(
 
 
 def unchangeable(manager: str, subject: str, name: str, actual: str, wanted: str, reason: str, location: str) -> Change:
-    """A drift item that only the other program's configuration can correct."""
+    """An item of drift that only a change in the other program's configuration can correct."""
     return Change(manager, subject, name, actual, wanted, reason, location, (), UNCHANGEABLE)
 
 
 def declared(profile: Profile, default_kib: t.Optional[int]) -> t.Iterator[tuple[str, str, int]]:
-    """The declared values that a sysctl sets as well: manager, key of the sysctl, and value."""
+    """The declared values that a sysctl sets as well; for each value: the manager, the sysctl's key, and the value."""
     if profile.pids.pid_max is not None:
         yield "pids", "kernel.pid_max", profile.pids.pid_max
     if profile.pids.threads_max is not None:
@@ -111,7 +111,7 @@ def declared(profile: Profile, default_kib: t.Optional[int]) -> t.Iterator[tuple
 
 
 def sets_another(value: str, wanted: int) -> bool:
-    """Whether tuned's value differs. With a value that begins with > tuned only raises the setting."""
+    """Whether tuned sets another value. If tuned's value begins with ``>``, tuned only raises a smaller value."""
     number = value.lstrip("<>").strip()
     if not number.isdecimal():
         return False

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""How old a report of a node may be, and why it is older."""
+"""Whether a node's last report is too old, and why no newer report exists."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ..agent.agent_units import INTERVAL, SERVICE, TIMER
 from ..values import duration
 from ..values.records import NamedTuple
 
-INTERVALS = 3  # the most intervals without a look
-CLOCK_SECONDS = 5.0  # a clock that differs by less was not set by hand
+INTERVALS = 3  # a report is too old after this number of the agent's intervals
+CLOCK_SECONDS = 5.0  # a smaller difference does not show that the clock was set
 
 
 class Look(NamedTuple):
-    """The last published look at a node. ``time``: epoch seconds (0: no look since the boot). ``since_boot``: seconds since the boot (None:
-    an earlier version wrote the report). ``interval``: seconds between the agent's ticks (None: no agent).
+    """The time of the last published report. ``time``: epoch seconds (0: no report since the boot). ``since_boot``: seconds since the boot
+    (None: an earlier version wrote the report). ``interval``: seconds between the agent's ticks (None: no agent).
     """
 
     time: int
@@ -28,7 +28,7 @@ class Look(NamedTuple):
 
 
 class UnitStatus(NamedTuple):
-    """The state of a unit in systemd; ``seconds`` is how long its job has run, ``limit`` the job's time limit."""
+    """The state of a unit in systemd. ``seconds``: how long the unit's job has run. ``limit``: the job's time limit in seconds."""
 
     load: str = "loaded"
     active: str = "active"
@@ -40,7 +40,7 @@ class UnitStatus(NamedTuple):
 
 
 class Agent(NamedTuple):
-    """The agent now: its units, and the other process that holds the node's lock ("": none)."""
+    """The agent's state: its units, and another process that holds the node's lock (empty: no other process)."""
 
     timer: UnitStatus
     service: UnitStatus
@@ -48,16 +48,16 @@ class Agent(NamedTuple):
 
 
 def age(look: Look, now: float, uptime: float) -> t.Optional[float]:
-    """The seconds since the look; None if the look is in the future. If possible the clock since the boot counts, which cannot be set."""
+    """The seconds since the report; None for a report from the future. The clock since the boot, which cannot be set, is preferred."""
     seconds = now - look.time if look.since_boot is None else uptime - look.since_boot
     return seconds if seconds >= 0 else None
 
 
 def stale(look: Look, now: float, uptime: float, ask: t.Callable[[], t.Optional[Agent]]) -> str:
-    """Why the last look is too old; "" for a look that is not too old.
+    """Why the last report is too old; an empty string for a report that is not too old.
 
-    ``ask`` returns the agent, and is called only for a look older than three intervals: such a look is not too old while a tick runs that
-    began in time and is within its time limit.
+    ``ask`` returns the agent, and is called only for a report older than three intervals. Such a report is not too old while a tick runs
+    that began in time and is within its time limit.
     """
     seconds, most = age(look, now, uptime), INTERVALS * (look.interval or INTERVAL)
     if seconds is not None and seconds <= most:
@@ -82,7 +82,7 @@ def looks(service: UnitStatus) -> bool:
 
 
 def reasons(agent: Agent) -> list[str]:
-    """Why the status is not renewed."""
+    """Why the agent does not renew the report."""
     timer, service = agent.timer, agent.service
     said = [f"{name} is {unit.load}" for name, unit in ((SERVICE, service), (TIMER, timer)) if unit.load != "loaded"]
     if timer.load == "loaded" and timer.active != "active":

@@ -29,7 +29,7 @@ FAMILIES = (
 
 
 def text(status: t.Mapping[str, t.Any]) -> str:
-    """The text of the file; ``status`` is the content of gc.json."""
+    """The text of the metrics file; ``status`` is the content of gc.json."""
     return rendered(FAMILIES, samples(status))
 
 

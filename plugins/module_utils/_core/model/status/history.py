@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The profiles that were applied on a node, the newest first: the profile in force, and those that rollback can apply again."""
+"""The profiles that were applied on a node, the newest first: the profile in force, and the profiles that rollback can apply again."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from ..values.records import NamedTuple
 if t.TYPE_CHECKING:
     from .json_shapes import AppliedProfile
 
-LENGTH = 10  # profiles besides the profile in force
+LENGTH = 10  # the most profiles that are kept besides the profile in force
 HASH_LENGTH = 12
-SHORTEST_HASH = 4  # a text with fewer digits is a number
+SHORTEST_HASH = 4  # a text with fewer digits is the number of profiles to go back
 NUMBER_OR_HASH = (
     f"how many profiles back (1 to {LENGTH}), or at least {SHORTEST_HASH} digits of a hash of corral history"
 )
 
 
 class HistoryEntry(NamedTuple):
-    """An applied profile and when it was applied (epoch seconds; None: an earlier version wrote the entry)."""
+    """An applied profile, and the time when it was applied (epoch seconds; None: an earlier version wrote the entry)."""
 
     profile: t.Any
     applied: t.Optional[int] = None
 
 
 def from_data(data: t.Any) -> list[HistoryEntry]:
-    """The entries of the file; an entry of older versions is the plain profile."""
+    """The entries of the history's file; in a file of an older version an entry is the plain profile."""
     rows = data if isinstance(data, list) else []
     return [
         HistoryEntry(row["profile"], row["applied"])
@@ -44,7 +44,7 @@ def from_data(data: t.Any) -> list[HistoryEntry]:
 
 
 def to_data(kept: t.Iterable[HistoryEntry]) -> list[dict[str, t.Any]]:
-    """The entries as the file holds them; an entry without a time stays the plain profile."""
+    """The entries as data for the history's file; an entry without a time is written as the plain profile."""
     return [
         entry.profile
         if entry.applied is None
@@ -54,9 +54,9 @@ def to_data(kept: t.Iterable[HistoryEntry]) -> list[dict[str, t.Any]]:
 
 
 def divided(kept: t.Sequence[HistoryEntry], in_force: t.Any) -> tuple[t.Optional[HistoryEntry], list[HistoryEntry]]:
-    """The entry of the profile in force (None: no profile is in force) and the entries before it.
+    """The entry of the profile in force (None: no profile is in force), and the entries of earlier profiles.
 
-    The history is written before the profile takes force: after a kill between the two, the first entry is not in force.
+    A run writes the history before its profile takes force. If the run is killed in between, the first entry is not in force.
     """
     if in_force is None:
         return None, list(kept)
@@ -68,16 +68,16 @@ def divided(kept: t.Sequence[HistoryEntry], in_force: t.Any) -> tuple[t.Optional
 
 
 def with_profile(kept: t.Sequence[HistoryEntry], last: t.Any, new: t.Any, now: int) -> list[HistoryEntry]:
-    """The entries once ``new`` is applied after ``last``."""
+    """The history after the profile ``new`` was applied in place of the profile ``last``."""
     before, past = divided(kept, last)
     if before is None and past and past[0].profile == new:
-        past = past[1:]  # an entry of a run that was killed before its profile took force
+        past = past[1:]  # the entry of a killed run, whose profile did not take force
     return [HistoryEntry(new, now), *([before] if before else []), *past][: LENGTH + 1]
 
 
 def hash_of(profile: t.Any) -> str:
-    """The name of a profile's content: the first digits of the SHA-256 of its canonical JSON."""
-    import hashlib  # a tick does not need it
+    """The hash that names a profile: the first digits of the SHA-256 of the profile's canonical JSON."""
+    import hashlib  # a tick does not need this module
 
     text = json.dumps(profile, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH]
@@ -95,7 +95,7 @@ def number_of(to: str) -> t.Optional[int]:
 
 
 def chosen(in_force: t.Optional[HistoryEntry], past: t.Sequence[HistoryEntry], to: str) -> HistoryEntry:
-    """The entry that ``to`` names: the number of profiles to go back, or the beginning of a hash. Raises CorralError."""
+    """The entry that ``to`` names, by the number of profiles to go back or the beginning of a hash. Raises CorralError."""
     number = number_of(to)
     if number is not None:
         if not past:
@@ -117,7 +117,7 @@ def chosen(in_force: t.Optional[HistoryEntry], past: t.Sequence[HistoryEntry], t
 
 
 def shown(in_force: t.Optional[HistoryEntry], past: t.Sequence[HistoryEntry]) -> list[AppliedProfile]:
-    """The entries as JSON data, numbered by how many profiles back they are; number 0 is in force."""
+    """The entries as JSON data. An entry's number says how many profiles to go back; number 0 is the profile in force."""
     rows = [(0, in_force)] if in_force else []
     rows += enumerate(past, 1)
     return [

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What programs read: the published files, the JSON of commands and modules, the fleet's report.
+"""The JSON that other programs read: the published files, the output of commands and modules, the fleet's report.
 
 Type checkers compare the code with these shapes, and a test compares the written data and docs/json.md with them; nothing loads this file
-at run time. ``schema`` is constants.SCHEMA: it grows when a field is removed or changes its meaning, not for a new field.
+at run time. ``schema`` is constants.SCHEMA, which is raised when a field is removed or changes its meaning, not for a new field.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ class Item(t.TypedDict):
 
 
 class RenderedItem(Item):
-    """An item with its line, as people read it."""
+    """An item with a line of text for people."""
 
     text: str
 
 
 class DriftItem(RenderedItem):
-    """An item of drift with its line, and since when it exists."""
+    """An item of drift with a line of text for people, and the time since when the drift exists."""
 
     since: t.Optional[int]
 
 
 class StatusItem(Item):
-    """An item as the status has it."""
+    """An item in status.json."""
 
     since: int
     maintenance: bool
@@ -62,16 +62,16 @@ class Pause(t.TypedDict):
 
 
 class RenderedPause(Pause):
-    """A pause with its line, as people read it."""
+    """A pause with a line of text for people."""
 
     text: str
 
 
 class Unconfirmed(t.TypedDict):
-    """A profile that waits to be confirmed; without a confirmation the node goes back to the profile before.
+    """A profile that waits for its confirmation; without a confirmation the node goes back to the earlier profile.
 
-    ``failed``: a step failed, and not all steps before it could be undone; the profile cannot be confirmed. ``command``: the words of the
-    command by which the node confirms the profile (`confirm.command`); empty if a run or a person confirms it.
+    ``failed``: a step failed, and Corral could not undo all steps before it; the profile cannot be confirmed. ``command``: the words of the
+    command by which the node confirms the profile (`confirm.command`); empty if a run or a person confirms the profile.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Unconfirmed(t.TypedDict):
 
 
 class RenderedUnconfirmed(Unconfirmed):
-    """An unconfirmed profile with its line, as people read it."""
+    """An unconfirmed profile with a line of text for people."""
 
     text: str
 
@@ -97,7 +97,7 @@ class KeptProfile(t.TypedDict):
 
 
 class Confirmed(t.TypedDict):
-    """What ``corral confirm --json`` and the module ``confirm`` say."""
+    """What ``corral confirm --json`` prints and the module ``confirm`` returns."""
 
     schema: int
     confirmed: t.Optional[KeptProfile]
@@ -105,7 +105,7 @@ class Confirmed(t.TypedDict):
 
 
 class PoolSets(t.TypedDict):
-    """The pools as CPU lists."""
+    """The node's pools as CPU lists."""
 
     reserved: str
     shared: str
@@ -164,7 +164,7 @@ class Workload(t.TypedDict):
 
 
 class Budget(t.TypedDict):
-    """How much of a resource can be given out, and how much of it granted workloads request."""
+    """A resource: what the node can grant, the sums of granted requests and limits, and the number of workloads without a limit."""
 
     allocatable: int
     requested: int
@@ -192,7 +192,7 @@ class Tenant(t.TypedDict):
 
 
 class Verdicts(t.TypedDict):
-    """How many items of a manager have each verdict."""
+    """For each verdict, the number of a manager's items with this verdict."""
 
     drift: int
     unchangeable: int
@@ -200,14 +200,14 @@ class Verdicts(t.TypedDict):
 
 
 class Totals(t.TypedDict):
-    """What the agent has done since the node started."""
+    """The number of changes and of errors of the agent since the node started."""
 
     changes: int
     errors: int
 
 
 class LastChanged(t.TypedDict):
-    """The last run that changed something."""
+    """The last run that changed the node, and its changes."""
 
     time: int
     changes: list[Item]
@@ -243,7 +243,7 @@ class Status(t.TypedDict):
 
 
 class InstalledProgram(t.TypedDict):
-    """The agent's program, compared with the record of its installation."""
+    """The agent's program, and whether its files are as they were installed."""
 
     release: str
     as_installed: t.Optional[bool]
@@ -251,7 +251,7 @@ class InstalledProgram(t.TypedDict):
 
 
 class StatusNow(Status):
-    """The status as it holds when it is asked for, and why it is stale; the local fact has this form."""
+    """The status at the time of the request, and why the status is stale; the local fact has this form."""
 
     stale: t.Optional[str]
 
@@ -278,14 +278,14 @@ class Key(t.TypedDict):
 
 
 class AskedBy(t.TypedDict):
-    """The key of a profile from which a change follows, and the key's origin."""
+    """The profile's key that causes a change, and the origin of the key."""
 
     key: str
     origin: t.Optional[str]
 
 
 class ExplainedItem(DriftItem):
-    """A change, and the key that asks for it."""
+    """A change, and the profile's key that causes the change."""
 
     asked_by: t.Optional[AskedBy]
 
@@ -322,10 +322,10 @@ class ModuleResult(t.TypedDict):
 
 
 class EditedKey(t.TypedDict):
-    """An edited key of the profile, or a section of a first profile, with the changes on the node that follow from it.
+    """An edited key of the profile, or a section of a first profile, with the resulting changes on the node.
 
-    ``kind``: ``edited``; ``first``; ``drift``: changes that the profile applied before would make as well; ``own``: drift of the texts of
-    Corral's own units after an upgrade of the collection.
+    ``kind``: ``edited``; ``first``; ``drift``: changes that the profile applied before would make as well; ``own``: changes of the texts of
+    Corral's units after an upgrade of the collection.
     """
 
     kind: t.Literal["edited", "first", "drift", "own"]
@@ -355,7 +355,7 @@ class History(t.TypedDict):
 
 
 class Problem(t.TypedDict):
-    """A reason for a refusal."""
+    """A reason why Corral refuses a profile or an option."""
 
     path: str
     value: t.Optional[str]
@@ -367,7 +367,7 @@ FleetVerdict = t.Literal["in_sync", "drift", "not_managed", "unknown", "refused"
 
 
 class GcRemoved(t.TypedDict):
-    """An image, container or pod that garbage collection removed, or that it only names in a dry run."""
+    """An image, container or pod that garbage collection removed, or would remove (dry run)."""
 
     user: str
     id: str
@@ -396,7 +396,7 @@ class GcFileSystem(t.TypedDict):
 
 
 class GcImages(t.TypedDict):
-    """The last pass over images."""
+    """The last pass of garbage collection over images."""
 
     time: int
     dry: t.Optional[str]
@@ -408,7 +408,7 @@ class GcImages(t.TypedDict):
 
 
 class GcContainers(t.TypedDict):
-    """The last pass over containers and pods."""
+    """The last pass of garbage collection over containers and pods."""
 
     time: int
     dry: t.Optional[str]
@@ -421,7 +421,7 @@ class GcContainers(t.TypedDict):
 
 
 class GcTotals(t.TypedDict):
-    """What garbage collection has removed since the node started."""
+    """The number of images, containers, bytes and errors of garbage collection since the node started."""
 
     images: int
     containers: int
@@ -464,7 +464,7 @@ class FleetHost(t.TypedDict):
 
 
 class FleetGroup(t.TypedDict):
-    """Hosts with the same verdict, profile, CPUs and drift."""
+    """The hosts with the same verdict, profile, CPUs and drift."""
 
     verdict: FleetVerdict
     hosts: list[str]
@@ -474,7 +474,7 @@ class FleetGroup(t.TypedDict):
 
 
 class Fleet(t.TypedDict):
-    """What the filter ``fleet_report`` gives, and the JSON file of the playbook ``drift``."""
+    """The result of the filter ``fleet_report``, and the JSON file of the playbook ``drift``."""
 
     schema: int
     version: str

@@ -14,7 +14,7 @@ from .json_shapes import DriftItem
 
 
 class KubeletSetting(t.TypedDict):
-    """A key of the configuration in force."""
+    """A key of the kubelet's configuration in force."""
 
     value: t.Any
     origin: str
@@ -41,7 +41,7 @@ class KubeletCpus(t.TypedDict):
 
 
 class KubeletDevice(t.TypedDict):
-    """Devices of one resource that a container has."""
+    """The devices of one resource that a container has."""
 
     pod: str
     container: str
@@ -71,7 +71,7 @@ class KubeletFinding(t.TypedDict):
 
 
 class KubeletAmount(t.TypedDict):
-    """A resource of the node: the node's capacity, what pods may have, and what they may have once the profile is applied."""
+    """A resource: the node's capacity, the amount for pods, and the amount for pods after the profile is applied."""
 
     resource: str
     capacity: str
@@ -80,7 +80,7 @@ class KubeletAmount(t.TypedDict):
 
 
 class KubeletDifference(t.TypedDict):
-    """A key whose value in the running kubelet differs from its file, flag or default (``origin``)."""
+    """A key with another value in the running kubelet than in the file, flag or default that sets it (``origin``)."""
 
     key: str
     running: t.Optional[str]
@@ -89,7 +89,7 @@ class KubeletDifference(t.TypedDict):
 
 
 class KubeletReport(t.TypedDict):
-    """What ``corral kubelet --json`` and the module kubelet_info say."""
+    """What ``corral kubelet --json`` prints and the module kubelet_info returns."""
 
     schema: int
     running: bool

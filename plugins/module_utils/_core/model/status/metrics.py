@@ -66,15 +66,15 @@ FAMILIES = (
 
 
 def text(status: t.Mapping[str, t.Any], *, seconds: float, python: str) -> str:
-    """The text of the file; ``status`` is the content of status.json, ``seconds`` how long the tick took.
+    """The text of the metrics file. ``status``: the content of status.json. ``seconds``: how long the tick took.
 
-    A metric whose value the last tick could not read has no samples: an unknown value must not look good.
+    If the last tick could not read a metric's value, the metric has no samples: an unknown value must not look good.
     """
     return rendered(FAMILIES, samples(status, seconds, python))
 
 
 def rendered(families: t.Iterable[Family], by_name: t.Mapping[str, Samples]) -> str:
-    """The text of families with their samples; a family without samples is left out."""
+    """The metrics as text, with their samples; a metric without samples is left out."""
     lines = []
     for family in families:
         if by_name.get(family.name):
@@ -95,7 +95,7 @@ def samples(status: t.Mapping[str, t.Any], seconds: float, python: str) -> dict[
         "corral_last_tick_duration_seconds": [({}, seconds)],
         "corral_paused": [({}, paused is not None)],
         "corral_paused_until_timestamp_seconds": [({}, paused["until"] if paused else 0)],
-        # A status that an earlier version wrote lacks this field.
+        # A status from an earlier version lacks this field.
         "corral_unconfirmed_until_timestamp_seconds": [({}, (status.get("unconfirmed") or {"until": 0})["until"])],
         "corral_drift_items": drift(status["counts"] or {}),
         "corral_pool_cpus": pools((status["pools"] or {}).get("numa", {})),
@@ -120,7 +120,7 @@ def samples(status: t.Mapping[str, t.Any], seconds: float, python: str) -> dict[
 def workloads(
     rows: t.Sequence[t.Mapping[str, t.Any]], budget: t.Mapping[str, t.Mapping[str, t.Any]]
 ) -> dict[str, Samples]:
-    """The number of workloads, and how much of the node is given out; CPUs as numbers of CPUs, not thousandths."""
+    """The number of workloads, and the granted resources of the node; CPUs as numbers of CPUs, not thousandths."""
     counts: dict[tuple[str, str], int] = {}
     for row in rows:
         labels = (row["state"], row["qos"] or "unknown")
@@ -153,7 +153,7 @@ def quotas(tenants: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, Samples]:
 
 
 def drift(counts: t.Mapping[str, t.Mapping[str, int]]) -> Samples:
-    """The number of items of every manager with every verdict, 0 included."""
+    """The number of items for each manager and verdict; a number may be 0."""
     return [
         ({"manager": manager, "verdict": verdict}, count)
         for manager, verdicts in sorted(counts.items())
@@ -171,13 +171,13 @@ def pools(numa: t.Mapping[str, t.Mapping[str, str]]) -> Samples:
 
 
 def page_labels(row: t.Mapping[str, t.Any]) -> Labels:
-    """The labels of a pool of hugepages: its page size, and its NUMA node if it has one."""
+    """The labels of a pool of hugepages: the page size, and the NUMA node of a pool on a node."""
     labels = {"size": row["size"]}
     return labels if row["node"] is None else {**labels, "numa_node": str(row["node"])}
 
 
 def labelled(labels: t.Mapping[str, str]) -> str:
-    """Labels in the form that follows a metric's name."""
+    """The labels as text in braces, which follows a metric's name; an empty string without labels."""
     parts = [f'{name}="{escaped(value)}"' for name, value in labels.items()]
     return f"{{{','.join(parts)}}}" if parts else ""
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A pause for maintenance: Corral checks and reports, and changes nothing. A pause ends by itself."""
+"""A pause for maintenance: Corral checks and reports, and changes nothing. A pause ends after its duration."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if t.TYPE_CHECKING:
 
 MOST_SECONDS = 30 * units.UNITS["d"]
 REASON_LIMIT = 200
-# If the clock was set by more than these seconds, the shown end follows the clock.
+# If the clock was set by more than these seconds, the shown end of a pause follows the clock.
 SHOWN_TOLERANCE = 2.0
 
 
 class Pause(NamedTuple):
-    """A request for a pause: its user, its reason, its length, and when it began by the wall clock (epoch seconds) and since the boot."""
+    """A request for a pause: user, reason, length, and the beginning by the wall clock (epoch seconds) and by the clock since the boot."""
 
     user: str
     uid: int
@@ -53,7 +53,7 @@ def reason(text: str, key: str = "reason") -> str:
 
 
 class Timed(t.Protocol):
-    """A pause or an unconfirmed profile: it lasts ``seconds`` from a time that is known by both clocks."""
+    """A pause or an unconfirmed profile. Each lasts ``seconds`` from its beginning, which is known by both clocks."""
 
     @property
     def since(self) -> int: ...
@@ -66,7 +66,7 @@ class Timed(t.Protocol):
 
 
 def left(pause: Timed, now: float, boot_id: str, uptime: float) -> float:
-    """The seconds that are left of a pause; 0 or fewer when it has ended.
+    """The seconds that are left of a pause; 0 or fewer for a pause that has ended.
 
     Until a reboot only the clock since the boot counts, which cannot be set. After a reboot the wall clock counts, but the pause lasts at
     most ``seconds`` from the reboot, even if the wall clock was set back.
@@ -78,19 +78,19 @@ def left(pause: Timed, now: float, boot_id: str, uptime: float) -> float:
 
 
 def shown(pause: Pause, now: float, remaining: float) -> json_shapes.Pause:
-    """A pause in force as JSON data; ``until`` is by the present wall clock."""
+    """A pause in force as JSON data; ``until`` is the end by the present wall clock."""
     until = ends(pause, now, remaining)
     return {"since": pause.since, "until": until, "by": pause.user, "uid": pause.uid, "reason": pause.reason}
 
 
 def ends(timed: Timed, now: float, remaining: float) -> int:
-    """When a pause ends by the present wall clock; the same value each time until the clock is set."""
+    """The end of a pause by the present wall clock; the same value at each call until the clock is set."""
     until = timed.since + timed.seconds
     return int(now + remaining) if abs(now + remaining - until) > SHOWN_TOLERANCE else until
 
 
 def from_data(data: t.Any) -> t.Optional[Pause]:
-    """The pause that a file holds; None for anything else."""
+    """The pause in the data of a file; None for other data."""
     if not isinstance(data, dict) or set(data) != set(Pause._fields):
         return None
     pause = Pause(**data)
@@ -102,6 +102,6 @@ def from_data(data: t.Any) -> t.Optional[Pause]:
         and isinstance(pause.uptime, (int, float))
         and 0 < pause.seconds <= MOST_SECONDS
         and 0 <= pause.since < 2**40
-        and 0 <= pause.uptime < 2**40  # no NaN
+        and 0 <= pause.uptime < 2**40  # false for NaN
     )
     return pause if right else None

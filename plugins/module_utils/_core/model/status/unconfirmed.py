@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A profile that is applied on trial: without a confirmation the node goes back to the profile before.
+"""A profile that is applied on trial: without a confirmation the node goes back to the earlier profile.
 
-This is the commit-confirm of network devices: a change that cuts the node off cannot be confirmed, so it is undone.
+This is the commit-confirm of network devices: a change that cuts off the node cannot be confirmed, so Corral undoes the change.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if t.TYPE_CHECKING:
     from .json_shapes import Unconfirmed
 
 MOST_SECONDS = 86400
-KEPT = 10  # profiles that went back
+KEPT = 10  # the most rejected profiles that are kept
 
 
 class Pending(NamedTuple):
-    """An unconfirmed profile, the clocks when its change began (see pause.py), and the profile ``before`` (None: no profile) with its
-    ``origins``.
+    """An unconfirmed profile, the clocks when its change began (see pause.py), and the earlier profile ``before`` (None: no profile) with
+    its ``origins``.
 
-    ``failed``: a step failed, and not every step before it could be undone. ``command``: the words of the command whose success confirms
-    the profile, if any. ``passed``: the hashes of earlier profiles that were never confirmed and that this profile replaced.
+    ``failed``: a step failed, and Corral could not undo every step before it. ``command``: the words of the command whose success confirms
+    the profile (empty: no command). ``passed``: the hashes of earlier unconfirmed profiles that this profile replaced.
     """
 
     name: str
@@ -46,14 +46,14 @@ class Pending(NamedTuple):
 
     @property
     def why_back(self) -> str:
-        """Why the node goes back when the time has passed."""
+        """Why the node goes back to the earlier profile when the time has passed."""
         if self.command:
             return f"{self.command[0]} did not succeed within {self.seconds} s"
         return f"not confirmed within {self.seconds} s"
 
 
 class Rejected(NamedTuple):
-    """A profile that went back: its hash and name, when (epoch seconds), and why."""
+    """A profile from which the node went back: its hash and name, the time (epoch seconds), and the reason."""
 
     hash: str
     name: str
@@ -62,7 +62,7 @@ class Rejected(NamedTuple):
 
 
 def timeout(seconds: int) -> int:
-    """The seconds until an unconfirmed profile goes back; 0 for never. Raises CorralError."""
+    """The seconds until the node goes back from an unconfirmed profile; 0 if no confirmation is needed. Raises CorralError."""
     if not 0 <= seconds <= MOST_SECONDS:
         message = f"seconds from 1 to {MOST_SECONDS}, or 0 to apply it without waiting for a confirmation"
         raise refusal(message, path="confirm_timeout", value=seconds)
@@ -78,7 +78,7 @@ def seconds_of(text: str) -> int:
 
 
 def pending_from_data(data: t.Any) -> t.Optional[Pending]:
-    """The unconfirmed profile that a file holds; None for anything else."""
+    """The unconfirmed profile in the data of a file; None for other data."""
     # Earlier versions do not write the last three fields.
     if not isinstance(data, dict) or {*data, "failed", "command", "passed"} != {*Pending._fields}:
         return None
@@ -89,7 +89,7 @@ def pending_from_data(data: t.Any) -> t.Optional[Pending]:
         and isinstance(pending.uptime, (int, float))
         and 0 < pending.seconds <= MOST_SECONDS
         and 0 <= pending.since < 2**40
-        and 0 <= pending.uptime < 2**40  # no NaN
+        and 0 <= pending.uptime < 2**40  # false for NaN
         and isinstance(pending.before, (dict, type(None)))
         and isinstance(pending.origins, dict)
         and isinstance(pending.failed, bool)
@@ -101,7 +101,7 @@ def pending_from_data(data: t.Any) -> t.Optional[Pending]:
 
 
 def rejected_from_data(data: t.Any) -> list[Rejected]:
-    """The profiles that went back, the newest first; rows in another form are left out."""
+    """The rejected profiles, the newest first; entries in another form are left out."""
     rows = data if isinstance(data, list) else []
     kinds = (str, str, int, str)
     return [
@@ -112,12 +112,12 @@ def rejected_from_data(data: t.Any) -> list[Rejected]:
 
 
 def with_rejected(known: t.Sequence[Rejected], new: Rejected) -> list[Rejected]:
-    """The profiles that went back, with a new one first."""
+    """The rejected profiles with the new one first, at most KEPT."""
     return [new, *(row for row in known if row.hash != new.hash)][:KEPT]
 
 
 def shown(pending: Pending, now: float, remaining: float) -> Unconfirmed:
-    """An unconfirmed profile as JSON data; ``until`` is by the present wall clock."""
+    """An unconfirmed profile as JSON data; ``until`` is the end by the present wall clock."""
     return {
         "name": pending.name,
         "hash": pending.hash,

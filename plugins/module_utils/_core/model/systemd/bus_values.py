@@ -29,7 +29,7 @@ Value = t.Union[int, bytes]
 
 
 class Property(NamedTuple):
-    """A property on D-Bus: its name there, the type of its value ("t": uint64, "ay": bytes), and the value."""
+    """A property on D-Bus: its D-Bus name, the type of its value ("t": uint64, "ay": bytes), and the value."""
 
     name: str
     kind: str
@@ -37,7 +37,7 @@ class Property(NamedTuple):
 
 
 def typed(assignment: str) -> t.Optional[Property]:
-    """The property that ``systemctl set-property`` sends for an assignment; None if only systemctl itself can send it."""
+    """The property that ``systemctl set-property`` sends for an assignment; None for an assignment that only systemctl can convert."""
     name, equals, value = assignment.partition("=")
     if not equals:
         return None
@@ -55,7 +55,7 @@ def typed(assignment: str) -> t.Optional[Property]:
 
 
 def cpu_list(name: str, value: str) -> t.Optional[Property]:
-    """A CPU list as a bitmap: CPU n is bit n % 8 of byte n / 8. An empty bitmap resets the property."""
+    """A CPU list as a bitmap: CPU n is bit n % 8 of byte n / 8. An empty bitmap resets the property. None for an invalid list."""
     try:
         members = cpuset.parse(value)
     except ValueError:
@@ -69,7 +69,7 @@ def cpu_list(name: str, value: str) -> t.Optional[Property]:
 
 
 def quota(value: str) -> t.Optional[Property]:
-    """CPUQuota= in microseconds of CPU time per second: 20% are 200000."""
+    """CPUQuota= in microseconds of CPU time per second (20% are 200000); None for an invalid value."""
     match = PERCENT.fullmatch(value)
     hundredths = int(match[1]) * 100 + int((match[2] or "").ljust(2, "0")) if match else 0
     if value and not hundredths:
@@ -78,7 +78,7 @@ def quota(value: str) -> t.Optional[Property]:
 
 
 def object_path(unit: str) -> bytes:
-    """The object path of a unit: each character that is not a letter or digit becomes ``_`` and its code."""
+    """The object path of a unit: each character other than a letter or digit becomes ``_`` and its code, as does a leading digit."""
     escaped = "".join(
         chr(byte) if chr(byte).isalnum() and byte < 128 and (index or not chr(byte).isdigit()) else f"_{byte:02x}"
         for index, byte in enumerate(unit.encode())
@@ -87,5 +87,5 @@ def object_path(unit: str) -> bytes:
 
 
 def covers(unit: str) -> bool:
-    """Whether systemctl would send a unit's name unchanged, without completing or escaping it."""
+    """Whether ``unit`` is a full name that systemctl sends unchanged: nothing has to be completed or escaped."""
     return len(unit) < 256 and UNIT.fullmatch(unit) is not None

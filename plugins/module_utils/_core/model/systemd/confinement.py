@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The security settings of units that run Corral, as text. Programs that are not Corral's run in other units.
+"""The security settings of units that run Corral, as text. Programs that do not belong to Corral run in other units.
 
 Each setting was tried alone: ProtectKernelTunables and ProtectControlGroups would break sysctl, hugepages and cgroup writes. SYS_PTRACE is
 for reading the mounts of PID 1, DAC_OVERRIDE and SYS_RESOURCE for writing other users' limits.
@@ -33,8 +33,8 @@ SystemCallArchitectures=native
 SystemCallFilter=@system-service
 CapabilityBoundingSet={capabilities}
 """
-# A named path becomes a mount, and a mount point cannot be removed. All of /run is named, since /run/cdi may have to be made.
-# This gives no further rights: a process that writes units in /run/systemd can do anything.
+# A named path becomes a mount, and a mount point cannot be removed. The list has all of /run, since Corral may have to create /run/cdi.
+# Access to all of /run gives no further rights: a process that writes units in /run/systemd can do anything.
 STATE_PATHS = "/run -/etc/corral -/var/lib/corral"
 
 
@@ -49,5 +49,5 @@ def confined(
     home: str = "yes",
     capabilities: str = CAPABILITIES,
 ) -> str:
-    """The settings (systemd.exec(5)); ``paths`` may be written besides the kernel's files, ``families`` are the allowed sockets."""
+    """The settings (systemd.exec(5)). ``paths``: writable paths besides the kernel's files. ``families``: the allowed address families."""
     return CONFINED.format(paths=paths, system=system, families=families, home=home, capabilities=capabilities)

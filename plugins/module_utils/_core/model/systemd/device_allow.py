@@ -14,14 +14,14 @@ from .unit_property import Setting
 
 ALL = "rwm"
 TRUE = ("yes", "true", "on", "1", "y", "t")  # systemd.syntax(7)
-# An entry that systemd accepts over D-Bus (valid_device_allow_pattern in its cgroup.c), where specifiers are not resolved.
+# An entry that systemd accepts over D-Bus (valid_device_allow_pattern in cgroup.c). Over D-Bus specifiers are not resolved.
 ENTRY = r"(?:/dev/|/run/systemd/inaccessible/|char-|block-)[^\s%]+ r?w?m?"
 NUMBERS = ("/dev/char/", "/dev/block/")
-# Each list that Corral writes has this entry: it marks the list as Corral's in systemd's files. The entry opens no device: systemd takes
-# it for the number 0:0 (bpf_devices_allow_list_device in its bpf-devices.c), which no driver has. A list without any entry would open
-# all devices (DevicePolicy=auto).
+# Each list of devices that Corral writes has this entry, which marks the list as Corral's in systemd's files. The entry opens no device:
+# systemd reads the entry as the number 0:0 (bpf_devices_allow_list_device in bpf-devices.c), which no driver has. A list without any entry
+# would open all devices (DevicePolicy=auto).
 MARK = "/run/systemd/inaccessible/chr rwm"
-# The characters of device.FIT_PATH have no special meaning in a unit file. The colon is left out: it separates two paths.
+# The characters of device.FIT_PATH without the colon, which separates two paths. These characters have no special meaning in a unit file.
 _CAN_BE_BOUND = re.compile(r"/dev/[A-Za-z0-9_.@+,=#/-]+")
 _OWN = ("fd", "hugepages", "mqueue", "pts", "shm")
 BINDS = ("BindPaths", "BindReadOnlyPaths")
@@ -40,7 +40,7 @@ def added_up(settings: t.Iterable[Setting], unit: str) -> tuple[str, ...]:
 
 
 def entry(text: str, unit: str) -> str:
-    """An entry as systemd writes it: with a mode (all modes if none is given), and with the specifiers of the unit's name resolved."""
+    """An entry as systemd writes the entry: with a mode (rwm if the text has no mode), and without specifiers of the unit's name."""
     stem = unit.rpartition(".")[0]
     prefix, dummy, instance = stem.partition("@")
     names = {"n": unit, "N": stem, "p": prefix, "i": instance, "%": "%"}
@@ -50,7 +50,7 @@ def entry(text: str, unit: str) -> str:
 
 
 def shown(entries: t.Iterable[str]) -> str:
-    """A list on one line, without MARK."""
+    """The entries of a list on one line, without MARK."""
     return ", ".join(line for line in entries if line != MARK)
 
 
@@ -60,15 +60,15 @@ def can_be_set(line: str) -> bool:
 
 
 def is_private(private: t.Sequence[Setting]) -> bool:
-    """Whether a unit has a private /dev by these settings of PrivateDevices=."""
+    """Whether a unit has a private /dev; ``private`` are the unit's assignments of PrivateDevices=."""
     return bool(private) and private[-1].value.lower() in TRUE
 
 
 def binds(paths: t.Iterable[str], private: t.Sequence[Setting], bound: t.Iterable[Setting]) -> list[str]:
-    """The entries of BindPaths= that let a unit see these device files; ``bound`` are the present lists.
+    """The entries of BindPaths= that let a unit see these device files; ``bound`` are the present assignments.
 
-    A file in a folder below /dev is bound by its whole folder: the list stays the same when the kernel makes and removes files there. With
-    "-" systemd ignores an entry that does not exist at a start.
+    For a file in a folder below /dev the entry names the folder: then the list stays the same when the kernel makes and removes files
+    there. With "-" systemd ignores an entry whose path does not exist at a start.
     """
     places = {
         folder if folder != "/dev" else path for path in hidden(paths, private, bound) for folder in [parent(path)]
@@ -88,7 +88,7 @@ def parent(path: str) -> str:
 
 
 def hidden(paths: t.Iterable[str], private: t.Sequence[Setting], bound: t.Iterable[Setting]) -> list[str]:
-    """The device files that a unit does not see: with PrivateDevices= all files except those that BindPaths= brings back."""
+    """The device files that a unit does not see: with PrivateDevices= all files except files that BindPaths= (``bound``) brings back."""
     if not is_private(private):
         return []
     sources: list[str] = []

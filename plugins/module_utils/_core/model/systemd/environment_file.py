@@ -12,11 +12,11 @@ import re
 WHITESPACE = " \t\n\r"
 _BLANK = re.compile(f"[{WHITESPACE}]*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-# From systemd 254 on a comment ends at the end of its line; before 254 a backslash there continues the comment.
+# The first systemd version in which a comment always ends with its line; earlier, a backslash at the end continues the comment.
 COMMENTS_END = 254
 _COMMENT, _LONG_COMMENT = re.compile(r"[^\n\r]*"), re.compile(r"(?:[^\\\n\r]|\\.?)*", re.DOTALL)
 _KEY = re.compile(r"[^\n\r][^\n\r=]*")
-# A part of a value: in single or double quotes (the end of the file closes a quote as well), or plain text to the end of the line.
+# A part of a value: text in single or double quotes (the end of the file closes quotes as well), or plain text to the end of the line.
 _PART = re.compile(r"""[ \t]*(?:'([^']*)'?|"((?:[^"\\]|\\.)*)\\?"?|((?:[^\\\n\r]|\\.)*\\?))""", re.DOTALL)
 _ESCAPE = re.compile(r"\\(.?)", re.DOTALL)
 _QUOTED_ESCAPE = re.compile(r'\\(?:\n|(["\\`$]))')
@@ -25,7 +25,7 @@ _PIECE = re.compile(r"""'((?:[^'\\]|\\.)*)\\?'?|"((?:[^"\\]|\\.)*)\\?"?|((?:[^ \
 
 
 def parse(text: str, *, long_comments: bool = False) -> dict[str, str]:
-    """The variables of a file. ``long_comments``: a backslash at the end of a comment continues it on the next line."""
+    """The variables of a file. ``long_comments``: a backslash at the end of a comment continues the comment on the next line."""
     variables: dict[str, str] = {}
     comment = _LONG_COMMENT if long_comments else _COMMENT
     at = end_of(_BLANK, text, 0)
@@ -50,7 +50,7 @@ def end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
 
 
 def value_at(text: str, at: int) -> tuple[str, int]:
-    """The value that begins at a position, and its end."""
+    """The value that begins at the position ``at``, and the position of the value's end."""
     value = ""
     while True:
         match = _PART.match(text, at)
@@ -59,7 +59,7 @@ def value_at(text: str, at: int) -> tuple[str, int]:
         single, double, plain = match.groups()
         at = match.end()
         if plain is not None:
-            # Blanks at the end belong to the value only if they are escaped, or an escape follows them.
+            # Blanks at the end belong to the value only if the blanks are escaped, or an escape follows the blanks.
             last = max((escape.end() for escape in _ESCAPE.finditer(plain)), default=0)
             plain = plain[:last] + plain[last:].rstrip(WHITESPACE)
             return value + _ESCAPE.sub(lambda escape: escape.group(1).strip("\n\r"), plain), at

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The timer of a service that works in passes, as text."""
+"""The timer of a service that works in passes, such as garbage collection, as text."""
 
 from __future__ import annotations
 

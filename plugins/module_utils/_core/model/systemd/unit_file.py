@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The texts of the files that Corral writes for systemd and sysctl, and the change of a file with another text."""
+"""The texts of the files that Corral writes for systemd and sysctl, and the change of a file to the wanted text."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def unit_text(*sections: tuple[str, t.Sequence[str]]) -> str:
 
 
 def section_of(unit: str) -> str:
-    """The section for the settings of a unit's type: "system.slice" → "Slice"."""
+    """The section of a unit file that has the settings for the unit's type: "system.slice" → "Slice"."""
     return unit.rpartition(".")[2].capitalize()
 
 
 def unit_in(subject: str) -> str:
-    """The slice or scope of a change's subject (the unit or its drop-in); "" for any other subject."""
+    """The slice or scope of a change's subject (a unit or a drop-in); an empty string for any other subject."""
     match = _SLICE_OR_SCOPE.search(subject)
     return match.group(1) if match else ""
 
@@ -62,7 +62,7 @@ def file_change(
     phase: int = FILES,
     reload: bool = True,
 ) -> t.Optional[Change]:
-    """The change that gives a file the wanted text; None when it has that text."""
+    """The change that gives a file the wanted text; None if the file has the wanted text."""
     if actual == wanted:
         return None
     shown = None if actual is None else settings(actual)
@@ -79,6 +79,6 @@ def file_change(
 
 
 def settings(text: str) -> str:
-    """A file's effective lines on one line, for comparison."""
+    """The settings of a file's text on one line, without comments and blanks, for comparison."""
     lines = (line.strip() for line in text.splitlines())
     return "; ".join(line for line in lines if line and not line.startswith(("#", ";")))

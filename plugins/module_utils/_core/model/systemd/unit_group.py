@@ -9,7 +9,7 @@ from __future__ import annotations
 
 
 def group_of(unit: str) -> str:
-    """The control group, below the root, of a top-level unit or of any slice: dashes nest slices (systemd.slice(5))."""
+    """The control group (below the root) of a top-level unit or of any slice. Dashes nest slices (systemd.slice(5))."""
     if not unit.endswith(".slice"):
         return unit
     parts = unit[: -len(".slice")].split("-")
@@ -17,5 +17,5 @@ def group_of(unit: str) -> str:
 
 
 def unit_of_partition(path: str) -> str:
-    """The top-level unit whose cpuset.cpus.partition has this path."""
+    """The top-level unit to which the path of a file cpuset.cpus.partition belongs."""
     return path.rpartition("/")[0].rpartition("/")[2]

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Limits of units: systemd's properties (systemd.resource-control(5)), and the kernel's files to which systemd writes them (cgroup-v2.rst).
+"""Limits of units: systemd's properties (systemd.resource-control(5)), and the kernel's file for each property (cgroup-v2.rst).
 
-A property has its value as in a unit file. kernel() returns the value that the kernel's file then shows, in a form that is the same for
+A property has its value as in a unit file. kernel() returns what the kernel's file shows for this value, in a form that is the same for
 equal values: sets as sorted lists, sizes in whole pages.
 """
 
@@ -30,16 +30,16 @@ FILES = {
     "MemorySwapMax": "memory.swap.max",
     "TasksMax": "pids.max",
 }
-PAGE = mmap.PAGESIZE  # 4 KiB, on some machines 16 or 64: the kernel counts whole pages
+PAGE = mmap.PAGESIZE  # 4 KiB, on some machines 16 or 64 KiB: the kernel counts whole pages
 PERIOD = qos.QUOTA_PERIOD
 UNLIMITED = "infinity"
 DEFAULT_WEIGHT = "100"
 
 
 def of(need: ResourceRequirements, exclusive: bool, mems: t.Optional[frozenset[int]]) -> dict[str, str]:
-    """The properties of a workload's slice, derived like a pod's cgroup in the kubelet.
+    """The properties of a workload's slice, derived as the kubelet derives a pod's cgroup.
 
-    A workload with exclusive CPUs has no quota on them (kubernetes#70585). Like a Guaranteed workload it has no swap.
+    A workload with exclusive CPUs has no CPU quota (kubernetes#70585), and like a Guaranteed workload no swap.
     """
     requests, limits = dict(need.requests), dict(need.limits)
     quota = None if exclusive else qos.cpu_quota(limits.get(CPU, 0), PERIOD)
@@ -62,7 +62,7 @@ def percent(quota: int, period: int) -> str:
 
 
 def hugetlb(need: ResourceRequirements, sizes: t.Iterable[int]) -> dict[str, int]:
-    """The bytes of hugepages that a workload may have, by the kernel's file; 0 for page sizes that its limits do not name.
+    """The bytes of hugepages that a workload may have, by the name of the kernel's file; 0 for page sizes without a limit.
 
     ``sizes``, in KiB, are the page sizes of the node's pools (kubelet 1.36, HugePageLimits of a pod's cgroup).
     """
@@ -76,7 +76,7 @@ def page_name(size_kib: int) -> str:
 
 
 def meaning(name: str, text: str) -> str:
-    """A kernel file's text in a form that is the same for equal values."""
+    """The text of a kernel file in a form that is the same for equal values; ``name`` is the property."""
     text = " ".join(text.split())
     if name in ("AllowedCPUs", "AllowedMemoryNodes"):
         try:
@@ -98,7 +98,7 @@ def meaning(name: str, text: str) -> str:
 
 
 def kernel(name: str, value: str) -> str:
-    """The value that the kernel's file shows for a value of the property."""
+    """The value that the kernel's file shows if the property has this value."""
     if name == "CPUQuota":
         if not value:
             return "max"
@@ -112,10 +112,10 @@ def kernel(name: str, value: str) -> str:
 
 
 def property_value(name: str, shown: str) -> str:
-    """The value of a property that makes the kernel's file show this text; "max" becomes the property's default."""
+    """The value of a property for which the kernel's file shows this text; "max" becomes the property's default."""
     if name == "CPUQuota":
         quota, dummy, period = shown.partition(" ")
         return "" if quota == "max" else percent(int(quota), int(period or PERIOD))
     if shown == "max":
-        return "" if name == "CPUWeight" else UNLIMITED  # systemd takes no infinite weight
+        return "" if name == "CPUWeight" else UNLIMITED  # systemd does not accept an infinite weight
     return shown

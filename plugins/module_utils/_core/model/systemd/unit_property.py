@@ -18,31 +18,31 @@ from ..values.records import NamedTuple
 ETC = "/etc/systemd/system"
 RUNTIME_CONTROL = "/run/systemd/system.control"
 PERSISTENT_CONTROL = "/etc/systemd/system.control"
-TRANSIENT = "/run/systemd/transient"  # units of systemd-run, and their properties
-DEVICE_ALLOW = "DeviceAllow"  # each line of a step's value is an entry; no kernel file shows the list
+TRANSIENT = "/run/systemd/transient"  # the folder of systemd-run's units and of their drop-ins
+DEVICE_ALLOW = "DeviceAllow"  # a step's value has an entry on each line; no kernel file shows the list
 DROPINS = (PERSISTENT_CONTROL, RUNTIME_CONTROL, ETC)  # where set-property and Corral write drop-ins
 
 
 class Setting(NamedTuple):
-    """An assignment: its file and its value (empty: a reset)."""
+    """An assignment in a unit file or drop-in: the file and the value (empty: a reset)."""
 
     file: str
     value: str
 
 
 def dropin(unit: str, owner: str) -> str:
-    """Corral's drop-in for a unit. It sorts before the 50-… files that systemd writes for set-property."""
+    """The path of Corral's drop-in for a unit. The drop-in sorts before the 50-… files that systemd writes for set-property."""
     return f"{ETC}/{unit}.d/10-corral-{owner}.conf"
 
 
 def unit_of_dropin(path: str, owner: str) -> str:
-    """The slice or scope of a drop-in of this owner; "" for any other file."""
+    """The slice or scope to which a drop-in of this owner belongs; an empty string for any other file."""
     unit = path.rpartition("/")[0][len(ETC) + 1 : -len(".d")]
     return unit if unit.endswith((".slice", ".scope")) and path == dropin(unit, owner) else ""
 
 
 def control_file(unit: str, name: str, *, runtime: bool) -> str:
-    """The file that ``systemctl set-property`` writes for a property.
+    """The path of the file that ``systemctl set-property`` writes for a property.
 
     For systemd init.scope is a transient unit, whose runtime files are in another folder (unit_drop_in_dir).
     """
@@ -51,7 +51,7 @@ def control_file(unit: str, name: str, *, runtime: bool) -> str:
 
 
 def key_of_file(path: str) -> str:
-    """The key (property:UNIT:NAME) of the property that a persistent set-property wrote into a file; "" for any other file."""
+    """The key (property:UNIT:NAME) of the property in a file of a persistent set-property; an empty string for any other file."""
     folder, dummy, file = path.rpartition(".d/50-")
     if not folder.startswith(f"{PERSISTENT_CONTROL}/") or not file.endswith(".conf"):
         return ""
@@ -59,7 +59,7 @@ def key_of_file(path: str) -> str:
 
 
 def cpus_of_file(path: str, text: t.Optional[str]) -> frozenset[int]:
-    """The AllowedCPUs= in a file that systemd wrote for set-property; empty for any other file."""
+    """The CPUs of AllowedCPUs= in a file that systemd wrote for set-property; an empty set for any other file."""
     if not unit_of_cpus_file(path):
         return frozenset()
     cpus: frozenset[int] = frozenset()
@@ -72,9 +72,9 @@ def cpus_of_file(path: str, text: t.Optional[str]) -> frozenset[int]:
 
 
 def persistent(settings: t.Iterable[Setting]) -> list[Setting]:
-    """The assignments without those that set-property made until the next boot.
+    """The assignments without the files of ``set-property --runtime``, which are lost at the next boot.
 
-    systemd keeps the drop-ins of a transient unit beside the unit (unit_drop_in_dir).
+    For a transient unit systemd keeps these files beside the unit (unit_drop_in_dir).
     """
     return [
         item for item in settings if not item.file.startswith(f"{RUNTIME_CONTROL}/") and not is_transient(item.file)
@@ -92,9 +92,9 @@ def outside_run(settings: t.Iterable[Setting]) -> list[Setting]:
 
 
 def with_dropin(settings: t.Iterable[Setting], ours: str, values: t.Sequence[str]) -> list[Setting]:
-    """The persistent assignments in order, with those of Corral's drop-in even if the drop-in does not exist yet.
+    """The persistent assignments in order, together with the assignments of Corral's drop-in, even if the drop-in does not exist yet.
 
-    systemd.unit(5): the unit's own file comes first, then the drop-ins in the order of their names.
+    systemd.unit(5): the unit's file comes first, then the drop-ins in the order of their names.
     """
     kept = persistent(settings)
     if any(item.file == ours for item in kept):
@@ -107,13 +107,13 @@ def with_dropin(settings: t.Iterable[Setting], ours: str, values: t.Sequence[str
 
 
 def set_by_hand(unit: str, name: str, settings: t.Iterable[Setting]) -> t.Optional[Setting]:
-    """The assignment of a persistent ``systemctl set-property``, which has precedence over Corral's drop-in; None if there is none."""
+    """The assignment in the file of a persistent ``systemctl set-property``, which overrides Corral's drop-in; None without this file."""
     file = control_file(unit, name, runtime=False)
     return next((item for item in reversed(list(settings)) if item.file == file), None)
 
 
 def is_live_file(kind: str, target: str) -> bool:
-    """Whether a target is a file in which systemd keeps a live property.
+    """Whether the target of a step is a file in which systemd keeps a property that was set until the next boot.
 
     The original of the property includes this file, so the file has no original of its own.
     """
@@ -121,7 +121,7 @@ def is_live_file(kind: str, target: str) -> bool:
 
 
 def live_file_removal(unit: str, name: str, *, reload: bool = False) -> Step:
-    """The step that removes systemd's file of a live property after the property was reset.
+    """The step that removes systemd's file of a property set until the next boot, after the property was reset.
 
     The step comes after the removal of Corral's drop-in. In the other order a daemon-reload between the two would apply the drop-in.
     """
@@ -131,7 +131,7 @@ def live_file_removal(unit: str, name: str, *, reload: bool = False) -> Step:
 def removal(
     unit: str, name: str, settings: t.Iterable[Setting], phase: int = FILES, order: int = 0
 ) -> tuple[Step, ...]:
-    """The steps that remove the files of a persistent set-property; empty without such a file."""
+    """The steps that remove the file of a persistent set-property and empty folders; no steps without such a file."""
     setting = set_by_hand(unit, name, settings)
     if setting is None:
         return ()
@@ -146,13 +146,13 @@ def removal(
 def kept_by_others(
     ours: t.Optional[str], settings: t.Iterable[Setting], wanted: t.Callable[[list[Setting]], bool]
 ) -> bool:
-    """Whether other files make a property ``wanted`` at the next boot; False if Corral's drop-in exists (text ``ours``)."""
+    """Whether other files give a property the wanted value (``wanted``) at the next boot; False if Corral's drop-in exists (``ours``)."""
     others = outside_run(settings)
     return ours is None and bool(others) and wanted(others)
 
 
 def last_value(settings: t.Sequence[Setting]) -> str:
-    """The value of a property for which the last assignment counts."""
+    """The value of a property for which only the last assignment counts."""
     return settings[-1].value
 
 
@@ -169,10 +169,10 @@ def later_change(
     differs_now: bool = False,
     way_out: str = "",
 ) -> t.Optional[Change]:
-    """The item for another file that sorts after Corral's drop-in and changes the property at the next reload.
+    """The item for another file that sorts after Corral's drop-in and gives the property another value at the next reload.
 
-    ``values`` are the drop-in's assignments (default: ``wanted``). ``meaning`` returns the value that several assignments result in. A file
-    of set-property is removed; if the property ``differs_now``, its live item removes the file. Any other file is only named.
+    ``values`` are the drop-in's assignments (default: ``wanted``). ``meaning`` returns the value that results from several assignments. A
+    file of set-property is removed: by this item, or by another item if the property ``differs_now``. Any other file is only named.
     """
     ours = ours or dropin(unit, manager)
     in_order = with_dropin(settings, ours, values or (wanted,))

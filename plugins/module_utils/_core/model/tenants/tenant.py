@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Tenants: groups of workloads with limits for each workload, and quotas for all workloads together.
+"""Tenants: groups of workloads with limits for each workload, and quotas for all workloads of a tenant together.
 
-As in Kubernetes a ``LimitRange`` limits single workloads, and a ``Quota`` (ResourceQuota) their sum.
+As in Kubernetes a ``LimitRange`` limits each workload, and a ``Quota`` (ResourceQuota) the sum of the workloads.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ SCOPES = (BEST_EFFORT, NOT_BEST_EFFORT, TERMINATING, NOT_TERMINATING, PRIORITY_C
 IN, NOT_IN, EXISTS, DOES_NOT_EXIST = "In", "NotIn", "Exists", "DoesNotExist"
 OPERATORS = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST)
 
-# The keys of a tenant's members with patterns for a setting of a workload's unit. Each other key is for a kind of match.
+# The keys of a tenant's members that match a setting of a workload's unit, each with the setting. All other keys are for a kind of match.
 BY_SETTING = {"slices": "Slice", "users": "User"}
 
-# Why a tenant forbids its containers to share a PID namespace: pid_namespaces(7), ptrace(2).
+# The second half of a refusal: why containers of a tenant must not share a PID namespace. See pid_namespaces(7), ptrace(2).
 FORBIDDEN = (
     "forbids it: processes of one container could see and signal those of the others, with CAP_SYS_PTRACE also read their "
     "memory, and in the host's PID namespace those of the whole node"
 )
 
-# The defaults that a workload has from its tenant: container ("": no containers), section, resource, amount.
+# The defaults that a workload gets from its tenant: container (empty for a workload without containers), section, resource, amount.
 Defaults = tuple[tuple[str, str, str, int], ...]
 
 
 class Members(NamedTuple):
-    """The patterns of a tenant's workloads; a workload that one pattern matches belongs to the tenant."""
+    """The patterns of a tenant's workloads. A workload belongs to the tenant if at least one pattern matches the workload."""
 
     units: tuple[str, ...] = ()
     containers: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class Members(NamedTuple):
 
 
 class LimitRange(NamedTuple):
-    """The limits of each container, or of each workload as a whole (``kind`` pod). The ratio is in thousandths."""
+    """The limits of each container (``kind`` container), or of each workload as a whole (``kind`` pod). The ratio is in thousandths."""
 
     kind: str
     min: Amounts = ()
@@ -61,7 +61,7 @@ class LimitRange(NamedTuple):
 
 
 class ScopeSelector(NamedTuple):
-    """A condition on the workloads that a quota counts."""
+    """A condition that a workload must meet to count in a quota."""
 
     scope: str
     operator: str = EXISTS
@@ -69,7 +69,7 @@ class ScopeSelector(NamedTuple):
 
 
 class Quota(NamedTuple):
-    """Limits (``hard``) on the sum of the workloads that meet all ``selectors``, by resource: ``requests.cpu``, ``count/workloads``."""
+    """Limits (``hard``) by resource (``requests.cpu``, ``count/workloads``) on the sum of the workloads that meet all ``selectors``."""
 
     name: str
     hard: Amounts
@@ -77,7 +77,7 @@ class Quota(NamedTuple):
 
 
 class Tenant(NamedTuple):
-    """A group of workloads; if ``share_process_namespace`` is False, their containers must not share a PID namespace."""
+    """A group of workloads. ``share_process_namespace`` False: the containers of a workload must not share a PID namespace."""
 
     name: str
     members: Members
@@ -86,12 +86,12 @@ class Tenant(NamedTuple):
     share_process_namespace: bool = True
 
     def limit_range(self, kind: str) -> LimitRange:
-        """The limits of containers, or of workloads as a whole."""
+        """The tenant's limits of the kind ``kind`` (container or pod); an empty LimitRange if the tenant declares no such limits."""
         return next((limits for limits in self.limits if limits.kind == kind), LimitRange(kind))
 
 
 class Member(NamedTuple):
-    """What a tenant's quota knows of a workload besides its requests and limits; ``terminating``: its run time is limited."""
+    """A workload's data for its tenant's quotas, besides requests and limits. ``terminating``: the workload's run time is limited."""
 
     tenant: str
     qos: str = BEST_EFFORT
@@ -106,7 +106,7 @@ def named(tenants: t.Iterable[Tenant], name: str) -> t.Optional[Tenant]:
 
 
 def declared_tenant(tenants: t.Iterable[Tenant], match: str, pattern: str) -> t.Optional[str]:
-    """The tenant to which a workload belongs by its match; None if it has no tenant."""
+    """The name of the tenant to which a workload belongs by its match; None for a workload without a tenant."""
     kind = MATCH_KINDS[match]
     key = kind.members
     if kind.is_unit and not pattern.endswith(".service"):
@@ -116,7 +116,7 @@ def declared_tenant(tenants: t.Iterable[Tenant], match: str, pattern: str) -> t.
 
 
 def tenants_of_unit(tenants: t.Iterable[Tenant], slice_name: str, user: str) -> list[str]:
-    """The tenants to which a unit with this Slice= and User= belongs; "" stands for a missing setting."""
+    """The names of the tenants to which a unit with this Slice= and User= belongs; an empty string means a missing setting."""
     return [
         tenant.name
         for tenant in tenants
@@ -125,23 +125,23 @@ def tenants_of_unit(tenants: t.Iterable[Tenant], slice_name: str, user: str) -> 
 
 
 def within(slice_name: str, outer: str) -> bool:
-    """Whether a slice is ``outer`` or within it: dashes nest slices (systemd.slice(5))."""
+    """Whether a slice is the slice ``outer``, or is nested in ``outer``: dashes nest slices (systemd.slice(5))."""
     return slice_name == outer or slice_name.startswith(f"{outer[: -len('.slice')]}-")
 
 
 def covers(key: str, own: str, pattern: str) -> bool:
-    """Whether a tenant's pattern ``own`` matches everything that ``pattern`` matches."""
+    """Whether a tenant's pattern ``own`` matches every name that ``pattern`` matches; ``key`` is the kind of both patterns."""
     if key == "labels":
         return pattern == own or pattern.startswith(f"{own}=")
-    if not is_glob(own):  # quick for most patterns: a node may have hundreds, each compared with all others
+    if not is_glob(own):  # quick for most patterns: a node may have hundreds of patterns, each compared with all others
         return own == pattern
-    # ? in ``own`` matches one character, but not the * of ``pattern``, which stands for any number of characters.
+    # A ? in ``own`` matches one character, but not a * in ``pattern``, which stands for any number of characters.
     parts = {"*": ".*", "?": "[^*]"}
     return re.fullmatch("".join(parts.get(char) or re.escape(char) for char in own), pattern) is not None
 
 
 def meets(key: str, first: str, second: str) -> bool:
-    """Whether two patterns may match the same thing."""
+    """Whether two patterns may match the same name; ``key`` is the kind of both patterns."""
     if key == "slices":
         return within(first, second) or within(second, first)
     if key == "users":
@@ -152,7 +152,7 @@ def meets(key: str, first: str, second: str) -> bool:
 
 
 def match_meets(match: str, first: str, second: str) -> bool:
-    """Whether two workloads of one kind of match may match the same thing."""
+    """Whether two workloads whose match has the key ``match`` may match the same name."""
     return meets(MATCH_KINDS[match].members, first, second)
 
 
@@ -160,7 +160,7 @@ def globs_meet(first: str, second: str) -> bool:
     """Whether there is a text that two patterns with ``*`` and ``?`` both match."""
     if not (is_glob(first) and is_glob(second)):
         return covers("", first, second) or covers("", second, first)
-    # The positions in the second pattern that a matching text can have reached, after each character of the first pattern.
+    # After each character of the first pattern: the positions in the second pattern that a text for both patterns can have reached.
     places = reached({0}, second)
     for char in first:
         if char == "*":
@@ -177,7 +177,7 @@ def globs_meet(first: str, second: str) -> bool:
 
 
 def reached(places: set[int], pattern: str) -> set[int]:
-    """These positions in a pattern, and the positions behind each ``*`` that follows: a ``*`` may match nothing."""
+    """The positions ``places``, and the positions behind each ``*`` at these positions: a ``*`` may match no character."""
     follow = set(places)
     for at in sorted(places):
         while at < len(pattern) and pattern[at] == "*":

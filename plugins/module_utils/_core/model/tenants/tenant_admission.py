@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Admission by tenants: first the limits of single workloads are checked, then the quotas, with the grants so far."""
+"""Admission by tenants: checks the limits of a single workload, then the quotas together with all existing grants."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .tenant_quota import Charge, Usage
 
 
 class QuotaUsage(NamedTuple):
-    """A quota of a tenant and its usage."""
+    """The usage of a resource in a quota of a tenant."""
 
     tenant: str
     quota: str
@@ -30,7 +30,7 @@ class QuotaUsage(NamedTuple):
 
 
 def check(budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Grant]) -> None:
-    """Raises Refused if the tenant of a workload refuses it. Amounts that were granted ``before`` stay, whatever the tenant declares now.
+    """Raises Refused if a workload's tenant refuses the workload. Amounts granted ``before`` stay, whatever the tenant declares now.
 
     ``budget`` has the grants of all other workloads.
     """
@@ -64,19 +64,19 @@ def check(budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Gra
 
 
 def is_raised(grant: Grant, need: ResourceRequirements, tenant: t.Optional[Tenant]) -> bool:
-    """Whether a workload asks its tenant for more than it was granted.
+    """Whether a workload asks its tenant for more than the workload was granted.
 
-    A dropped limit is more as well, and so is a further quota that counts the workload, for example after a change of its priority. A
-    workload that comes from another tenant, or had no tenant, keeps what it had.
+    A removed limit counts as more, and so does another quota that counts the workload now, for example after a change of the workload's
+    priority. A workload that had another tenant, or no tenant, keeps what was granted.
     """
     if not need.tenant or (need.barred and grant.tenant != need.tenant):
-        return False  # A workload that two tenants claim keeps what it has; the admission refuses more.
+        return False  # A workload that two tenants claim keeps its grant; check() refuses more.
     more = grows(dict(grant.requests), need.requests) or grows(dict(grant.limits), need.limits) or lacks(grant, need)
     return more or (tenant is not None and is_counted_anew(grant, need, tenant))
 
 
 def is_counted_anew(grant: Grant, need: ResourceRequirements, tenant: Tenant) -> bool:
-    """Whether a quota counts a workload now and did not count it at its grant; False for a workload from another tenant."""
+    """Whether a quota counts a workload now and did not count the workload when the grant was made; False after a change of the tenant."""
     before, now = grant.member, need.member
     if before is None or now is None or before.tenant != now.tenant:
         return False
@@ -84,17 +84,17 @@ def is_counted_anew(grant: Grant, need: ResourceRequirements, tenant: Tenant) ->
 
 
 def grows(before: t.Mapping[str, int], now: Amounts) -> bool:
-    """Whether an amount is more than before."""
+    """Whether any amount is larger than before."""
     return any(amount > before.get(resource, 0) for resource, amount in now)
 
 
 def lacks(before: Grant, need: ResourceRequirements) -> bool:
-    """Whether a limit is gone."""
+    """Whether a limit of the grant is no longer declared."""
     return bool({name for name, dummy in before.limits} - {name for name, dummy in need.limits})
 
 
 def check_named(tenant: Tenant, need: ResourceRequirements, member: Member) -> None:
-    """Raises Refused if a workload does not declare a resource that a quota counts."""
+    """Raises Refused if a quota counts a resource that the workload must declare and does not declare."""
     for resource, quota in tenant_quota.to_be_named(tenant, member):
         section, dummy, base = resource.partition(".")
         lacking = [
@@ -104,7 +104,7 @@ def check_named(tenant: Tenant, need: ResourceRequirements, member: Member) -> N
                 member_container.requests if section == tenant_limits.REQUESTS else member_container.limits
             ).get(base)
         ]
-        # The profile's default limit of tasks is for the workload as a whole.
+        # The profile's default limit of tasks applies to the workload as a whole, not to its containers.
         if not lacking or (base == "pids" and dict(need.limits).get(base)):
             continue
         who = f"container {lacking[0]}" if lacking[0] else "the workload"
@@ -117,7 +117,7 @@ def check_named(tenant: Tenant, need: ResourceRequirements, member: Member) -> N
 
 
 def charge(grant: Grant, member: Member) -> Charge:
-    """The amounts of a grant that quotas count. A running workload has all its devices until it stops, even if fewer are declared now."""
+    """The amounts of a grant that quotas count. A running workload has all its devices until its stop, even if fewer are declared."""
     requests = dict(grant.requests)
     held = [resource for resource, dummy in {(device.resource, device.id) for device in grant.devices}]
     for resource in held:
@@ -126,7 +126,7 @@ def charge(grant: Grant, member: Member) -> Charge:
 
 
 def charges(grants: t.Iterable[Grant], tenant: str) -> list[Charge]:
-    """The amounts that quotas count, for each grant of a tenant."""
+    """For each grant of a tenant, the amounts that quotas count."""
     return [charge(grant, grant.member) for grant in grants if grant.member and grant.member.tenant == tenant]
 
 
@@ -141,6 +141,6 @@ def usages(tenants: t.Iterable[Tenant], grants: t.Sequence[Grant]) -> list[Quota
 
 
 def with_tenant(workload: Workload, tenant: Tenant, member: Member) -> tuple[Workload, Member]:
-    """The workload with the default requests and limits of its tenant, and ``member`` with these defaults."""
+    """The workload with the default requests and limits of its tenant, and its ``member`` with a record of these defaults."""
     defaults = tenant_limits.defaults_for(workload, tenant)
     return tenant_limits.with_defaults(workload, defaults), member._replace(defaults=defaults)

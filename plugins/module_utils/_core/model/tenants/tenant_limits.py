@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Limits of single workloads of a tenant (Kubernetes' LimitRange): the defaults that they give, and why they refuse a workload."""
+"""The limits of a tenant's single workloads (Kubernetes' LimitRange): defaults for a workload, and why the limits refuse a workload."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REQUESTS, LIMITS = "requests", "limits"
 
 
 class Violation(NamedTuple):
-    """Why limits refuse a workload: the workload's key, its value (None: not declared), and the message."""
+    """Why limits refuse a workload: the workload's key, the value of the key (None: not declared), and the message."""
 
     key: str
     value: t.Optional[str]
@@ -27,9 +27,9 @@ class Violation(NamedTuple):
 
 
 def effective(limits: LimitRange) -> LimitRange:
-    """The limits of containers with the defaults that follow from them (Kubernetes 1.36, SetDefaults_LimitRangeItem).
+    """The limits of containers with the resulting defaults (Kubernetes 1.36, SetDefaults_LimitRangeItem).
 
-    A missing default limit is the maximum; a missing default request is the default limit, else the minimum. Tasks have limits, but no
+    A missing default limit is the maximum. A missing default request is the default limit, else the minimum. Tasks have limits, but no
     requests.
     """
     default = {**dict(limits.max), **dict(limits.default)}
@@ -39,14 +39,14 @@ def effective(limits: LimitRange) -> LimitRange:
 
 
 def members_of(workload: Workload) -> tuple[Container, ...]:
-    """The containers of a pod; a workload without containers counts as one container."""
+    """The containers of a pod; for any other workload, the workload itself as a container without a name."""
     return workload.containers or (Container("", APP, workload.requests, workload.limits),)
 
 
 def defaults_for(workload: Workload, tenant: Tenant) -> Defaults:
     """The tenant's defaults for requests and limits that a workload does not declare.
 
-    If a workload declares only a limit, the request already equals that limit.
+    If a workload declares only a limit, its request already equals this limit.
     """
     limits = effective(tenant.limit_range(CONTAINER))
     defaults = []
@@ -61,7 +61,7 @@ def defaults_for(workload: Workload, tenant: Tenant) -> Defaults:
 
 
 def with_defaults(workload: Workload, defaults: Defaults) -> Workload:
-    """The workload with these defaults for amounts that it does not declare."""
+    """The workload with these defaults for amounts that the workload does not declare."""
     if not defaults:
         return workload
     filled = tuple(
@@ -74,14 +74,14 @@ def with_defaults(workload: Workload, defaults: Defaults) -> Workload:
 
 
 def merged(container: Container, section: str, defaults: Defaults) -> tuple[tuple[str, int], ...]:
-    """A section (requests or limits) of a container, completed with its defaults."""
+    """A section (requests or limits) of a container, completed with the container's defaults."""
     given = {name: amount for who, where, name, amount in defaults if (who, where) == (container.name, section)}
     given.update(container.requests if section == REQUESTS else container.limits)
     return tuple(sorted(given.items()))
 
 
 def violations(workload: Workload, tenant: Tenant) -> list[Violation]:
-    """Why the tenant's limits refuse a workload with its defaults; empty if they admit it."""
+    """Why the tenant's limits refuse a workload with its defaults; an empty list if the limits admit the workload."""
     refusals: list[Violation] = []
     for index, container in enumerate(members_of(workload)):
         at = f"containers[{index}]." if workload.containers else ""
@@ -97,7 +97,7 @@ def violations(workload: Workload, tenant: Tenant) -> list[Violation]:
 
 
 def above_limit(at: str, who: str, requests: t.Mapping[str, int], limits: t.Mapping[str, int]) -> t.Iterator[Violation]:
-    """The violations by requests above the limit, such as a declared request above a default limit."""
+    """The violations by requests that are above their limit, such as a declared request above a default limit."""
     for resource, request in requests.items():
         limit = limits.get(resource)
         if limit is not None and request > limit:
@@ -137,7 +137,7 @@ def of_range(
     for resource, ratio in limits.max_limit_request_ratio:
         request, limit = requests.get(resource, 0), own.get(resource, 0)
         allowed = amount_text(CPU, ratio)
-        if not limit:  # a declared limit sets a missing request: without a request there is no limit
+        if not limit:  # a declared limit also sets a missing request, so without a request there is no limit
             lacking = "requests" if not request else "limits"
             message = f"{who} names no {lacking}.{resource}, and a limit may be {allowed} times the request ({where}): write both"
             yield Violation(f"{at}{lacking}.{resource}", None, message)

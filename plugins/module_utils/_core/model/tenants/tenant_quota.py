@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Quotas of tenants (Kubernetes' ResourceQuota): the workloads that a quota counts, their usage, and what exceeds it.
+"""Quotas of tenants (Kubernetes' ResourceQuota): which workloads a quota counts, their usage, and which requests exceed a quota.
 
-A resource of a quota is ``requests.X``, ``limits.X`` (X is a workload's resource, also one with a slash) or ``count/workloads``.
+A resource of a quota is ``requests.X``, ``limits.X`` (X is a workload's resource, also a name with a slash) or ``count/workloads``.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from .tenant import (
     Tenant,
 )
 
-# The resources that every workload must declare if a quota counts them. In Kubernetes these are CPU and memory. Here tasks
-# are added: a workload without a limit could take all tasks that the quota leaves to others.
+# The resources that a workload must declare if a quota counts the resource. In Kubernetes these are CPU and memory. Corral adds tasks: a
+# workload without a limit could take all tasks that the quota leaves to other workloads.
 NAMED = ("requests.cpu", "limits.cpu", "requests.memory", "limits.memory", "limits.pids")
 
 
@@ -54,12 +54,12 @@ class Usage(NamedTuple):
 
 
 def counts(quota: Quota, member: Member) -> bool:
-    """Whether a quota counts a workload: the workload meets all conditions."""
+    """Whether a quota counts a workload: the workload meets all conditions (``selectors``) of the quota."""
     return all(selects(selector, member) for selector in quota.selectors)
 
 
 def selects(selector: ScopeSelector, member: Member) -> bool:
-    """Whether a workload meets a condition. As in Kubernetes, a workload without a priority meets NotIn."""
+    """Whether a workload meets a condition of a quota. As in Kubernetes, a workload without a priority meets NotIn."""
     if selector.scope == PRIORITY_CLASS:
         if selector.operator == EXISTS:
             return bool(member.priority)
@@ -72,7 +72,7 @@ def selects(selector: ScopeSelector, member: Member) -> bool:
 
 
 def amounts(charge: Charge) -> dict[str, int]:
-    """The amounts that a workload uses, by the quota's resource."""
+    """The amounts that a workload uses, by the names that quotas use for resources."""
     used = {f"requests.{resource}": amount for resource, amount in charge.requests}
     used.update((f"limits.{resource}", amount) for resource, amount in charge.limits)
     return {**used, COUNT: 1}
@@ -89,7 +89,7 @@ def usage(quota: Quota, charges: t.Iterable[Charge]) -> list[Usage]:
 
 
 class Excess(NamedTuple):
-    """A quota that a workload would exceed: what others use, and what the workload asks for."""
+    """A quota that a workload would exceed: the amount that other workloads use, and the amount that the workload asks for."""
 
     quota: str
     resource: str
@@ -100,7 +100,7 @@ class Excess(NamedTuple):
 
 
 def exceeded(tenant: Tenant, others: t.Sequence[Charge], asked: Charge, before: t.Optional[Charge]) -> list[Excess]:
-    """The quotas that a workload would exceed. The workload keeps what it had ``before``, whatever the quota is now."""
+    """The quotas that a workload would exceed. The workload keeps the amounts that it had ``before``, whatever the quota is now."""
     wanted = amounts(asked)
     excesses = []
     for quota in tenant.quotas:
@@ -115,7 +115,7 @@ def exceeded(tenant: Tenant, others: t.Sequence[Charge], asked: Charge, before: 
 
 
 def to_be_named(tenant: Tenant, member: Member) -> list[tuple[str, str]]:
-    """The resources that a workload must declare, each with the quota that counts it: ``("limits.memory", "compute")``."""
+    """The resources that a workload must declare, each with a quota that counts the resource: ``("limits.memory", "compute")``."""
     quota_of: dict[str, str] = {}
     for quota in tenant.quotas:
         if counts(quota, member):
@@ -126,7 +126,7 @@ def to_be_named(tenant: Tenant, member: Member) -> list[tuple[str, str]]:
 
 
 def hard_limit(tenant: Tenant, resource: str) -> t.Optional[int]:
-    """The lowest limit of a resource in the quotas that count every workload; None if they do not limit it."""
+    """The lowest limit of a resource in the quotas that count every workload; None if no such quota limits the resource."""
     limits = [
         dict(quota.hard)[resource] for quota in tenant.quotas if not quota.selectors and resource in dict(quota.hard)
     ]
@@ -134,7 +134,7 @@ def hard_limit(tenant: Tenant, resource: str) -> t.Optional[int]:
 
 
 def amount_text(resource: str, amount: int) -> str:
-    """An amount of a resource of a quota, as a profile writes it."""
+    """An amount of a quota's resource, as a profile writes the amount."""
     base = resource.partition(".")[2]
     return str(amount) if resource == COUNT else resources.amount_text(base, amount)
 

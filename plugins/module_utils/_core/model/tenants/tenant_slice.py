@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The slice of a tenant: its share of CPU time, and the limits of memory and tasks that follow from its quota."""
+"""The slice of a tenant: its weight for CPU time, and its limits of memory and tasks, which follow from the tenant's quotas."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from ..workload.resources import CPU, MEMORY, PIDS
 from .tenant import Tenant
 from .tenant_quota import hard_limit
 
-LEAST = {"MemoryMax": unit_limits.PAGE, "TasksMax": 1}  # systemd takes no zero
+LEAST = {"MemoryMax": unit_limits.PAGE, "TasksMax": 1}  # systemd does not accept zero
 RESOURCES = {"MemoryMax": MEMORY, "TasksMax": PIDS}
 
 
 def limits_in_force(tenant: Tenant, granted: t.Iterable[Grant]) -> dict[str, str]:
-    """The present properties of a tenant's slice: what its quota leaves to the workloads in the slice.
+    """The present properties of a tenant's slice: the rest of the tenant's quotas for the workloads in this slice.
 
-    Workloads with exclusive CPUs are in other slices and count in the quota, so their limits are subtracted. A limit is never below what
-    is granted: a lower quota limits new workloads, not running ones.
+    Workloads with exclusive CPUs count in the quotas but are in other slices, so their limits are subtracted. A limit is never below the
+    granted amount: a lower quota limits new workloads, not running workloads.
     """
     own = [one for one in granted if one.tenant == tenant.name]
     shared, elsewhere = [one for one in own if not one.cpus], [one for one in own if one.cpus]
@@ -37,7 +37,7 @@ def limits_in_force(tenant: Tenant, granted: t.Iterable[Grant]) -> dict[str, str
 
 
 def cpu_share(tenant: Tenant, granted: t.Iterable[Grant]) -> int:
-    """The thousandths of a CPU for the weight of a tenant's slice: what its quota leaves, else the sum of the requests in the slice.
+    """The thousandths of a CPU for the weight of a tenant's slice: the rest of the quota, else the sum of the requests in the slice.
 
     The kubelet uses the same sum for the cgroup of all pods.
     """
@@ -50,7 +50,7 @@ def cpu_share(tenant: Tenant, granted: t.Iterable[Grant]) -> int:
 def remaining(
     tenant: Tenant, resource: str, shared: t.Sequence[Grant], elsewhere: t.Iterable[Grant]
 ) -> t.Optional[int]:
-    """The amount of a resource that the quota leaves to the workloads in the tenant's slice; None: no limit."""
+    """The rest of a quota for the workloads in the tenant's slice (``shared``); None without a limit."""
     hard = hard_limit(tenant, f"limits.{resource}")
     granted = [dict(one.limits).get(resource) for one in shared]
     if hard is None or None in granted:
@@ -60,7 +60,7 @@ def remaining(
 
 
 def persistent_limits(tenant: Tenant) -> dict[str, str]:
-    """The properties in the drop-in of a tenant's slice: they follow from the quota alone, so no admission changes them."""
+    """The properties in the drop-in of a tenant's slice. They follow from the quotas alone, so an admission does not change the drop-in."""
     limits = {}
     cpu = hard_limit(tenant, f"limits.{CPU}")
     if cpu is not None:
@@ -73,7 +73,7 @@ def persistent_limits(tenant: Tenant) -> dict[str, str]:
 
 
 def weight(milli: int) -> str:
-    """CPUWeight= for thousandths of a CPU."""
+    """The value of CPUWeight= for thousandths of a CPU."""
     return str(qos.cpu_weight(qos.cpu_shares(milli)))
 
 

@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """The view of a machine for the allocation: the core, cache, NUMA node and socket of each online CPU.
 
-Internally a set of CPUs is an integer with one bit per CPU id: one ``&`` gives the free CPUs of a unit, one count of bits their number.
+Internally a set of CPUs is an integer with a bit for each CPU id: ``&`` gives a unit's free CPUs, the count of bits their number.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if t.TYPE_CHECKING:
 
 
 class CpuInfo(NamedTuple):
-    """The place of a CPU. A core's id is its lowest CPU, as in the kubelet; ids are unique on the machine.
+    """The place of a CPU. The id of a core is the core's lowest CPU, as in the kubelet; ids are unique on the machine.
 
     ``uncore`` is the group of CPUs that share a last-level cache.
     """
@@ -32,12 +32,12 @@ class CpuInfo(NamedTuple):
     uncore: int = 0
 
 
-# The levels of units: the index of the unit's id in CpuInfo.
+# The levels of units. A level is the index of a unit's id in CpuInfo.
 CORE, SOCKET, NUMA, UNCORE = range(4)
 
 
 class Unit(NamedTuple):
-    """A core, socket, node or cache: its online CPUs as bits, and their number."""
+    """A core, socket, NUMA node or cache: its id, its online CPUs as bits, and the number of these CPUs."""
 
     id: int
     mask: int
@@ -45,10 +45,10 @@ class Unit(NamedTuple):
 
 
 class CpuTopology:
-    """The online CPUs, the units they are in, and how many units there are.
+    """The online CPUs, their units (cores, sockets, NUMA nodes, caches), and the number of units.
 
-    ``averages``: take the average size for the size of each unit, as the kubelet does; on uneven machines an allocation may then take an
-    unavailable sibling. Only for comparisons with the kubelet: of() and counted() never set it.
+    ``averages``: use the average size of all units for each unit, as the kubelet does. On uneven machines an allocation may then take a
+    sibling that is not available. Only comparisons with the kubelet set ``averages``: of() and counted() do not.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class CpuTopology:
         self.num_numa_nodes = num_numa_nodes
         self.num_uncores = num_uncores
         self.averages = averages
-        # A socket with several nodes is the outer unit, else the node is (KEP-2902).
+        # A socket with several NUMA nodes is the outer unit; otherwise the NUMA node is the outer unit (KEP-2902).
         self.outer, self.inner = (NUMA, SOCKET) if num_sockets >= num_numa_nodes else (SOCKET, NUMA)
         self._bits = {cpu: 1 << cpu for cpu in cpus}
         self._parts: dict[tuple[int, int], dict[int, tuple[Unit, ...]]] = {}
@@ -79,7 +79,7 @@ class CpuTopology:
         return tuple(self._units(level) for level in (CORE, SOCKET, NUMA, UNCORE))
 
     def parts(self, level: int, above: int) -> dict[int, tuple[Unit, ...]]:
-        """The units of ``level`` that share a CPU with each unit of the level ``above``, by the id of the upper unit."""
+        """By the id of each unit on the level ``above``: the units on ``level`` that share a CPU with this unit."""
         parts = self._parts.get((level, above))
         if parts is None:
             pairs = sorted({(info[above], info[level]) for info in self.cpus.values()})
@@ -91,7 +91,7 @@ class CpuTopology:
 
     @functools.cached_property
     def core_sizes(self) -> tuple[int, ...]:
-        """The different sizes of cores, in ascending order: one size on an even machine."""
+        """The different sizes of cores in ascending order; a single size on an even machine."""
         return tuple(sorted({core.size for core in self.units[CORE].values()}))
 
     @functools.cached_property
@@ -100,18 +100,18 @@ class CpuTopology:
         return tuple(min((unit.size for unit in units.values()), default=0) for units in self.units)
 
     def above(self, level: int) -> int | None:
-        """The level above a level: units are sorted first by the unit above them. None for the outer level."""
+        """The next outer level, by which units are sorted first; None for the outermost level."""
         if level == self.outer:
             return None
         return {self.inner: self.outer, CORE: self.inner, UNCORE: NUMA}[level]
 
     def mask(self, cpus: t.Iterable[int]) -> int:
-        """These CPUs as bits, without CPUs that the machine does not have."""
+        """The CPUs as bits, without CPUs that the machine does not have."""
         bits = self._bits
         return sum([bits[cpu] for cpu in frozenset(cpus) if cpu in bits])  # distinct bits: the sum is the union
 
     def mask_of(self, level: int, units: t.Iterable[int]) -> int:
-        """All CPUs of the units with these ids as bits; unknown ids are ignored."""
+        """The CPUs of the units with these ids, as bits; unknown ids are ignored."""
         known = self.units[level]
         return functools.reduce(lambda mask, unit: mask | known[unit].mask, set(units) & known.keys(), 0)
 
@@ -123,7 +123,7 @@ class CpuTopology:
 
 
 def of(topology: Topology) -> CpuTopology:
-    """The view of a discovered machine. Unknown socket ids are numbered; without NUMA all CPUs are on node 0."""
+    """The view of a machine's topology. Unknown socket ids get numbers; without NUMA all CPUs are on node 0."""
     core_of = {cpu: min(core) for core in topology.cores for cpu in core}
     socket_of = {cpu: int(socket.lstrip("?")) for socket, members in topology.sockets.items() for cpu in members}
     numa_of = {cpu: node for node, members in topology.node_cpus().items() for cpu in members}
@@ -141,12 +141,12 @@ def of(topology: Topology) -> CpuTopology:
 
 
 def counted(cpus: dict[int, CpuInfo]) -> CpuTopology:
-    """A CpuTopology with the real counts of ``cpus``; nodes without CPUs do not count, as in the kubelet."""
+    """The CpuTopology for ``cpus``, with the numbers of units counted; NUMA nodes without CPUs do not count, as in the kubelet."""
     cores, sockets, nodes, uncores = (len(set(ids)) for ids in zip(*cpus.values())) if cpus else (0, 0, 0, 0)
     return CpuTopology(cpus, len(cpus), cores, sockets, nodes, uncores)
 
 
-# Sets as bits.
+# Sets of CPUs as bits.
 
 
 def _count(mask: int) -> int:
@@ -158,7 +158,7 @@ size: t.Callable[[int], int] = getattr(int, "bit_count", _count)
 
 
 def lowest(mask: int, count: int) -> int:
-    """The ``count`` lowest CPUs of a set, or all when there are fewer."""
+    """The ``count`` lowest CPUs of a set, or all CPUs of a smaller set."""
     rest = mask
     for dummy in range(count):
         rest &= rest - 1
@@ -166,5 +166,5 @@ def lowest(mask: int, count: int) -> int:
 
 
 def cpus_of(mask: int) -> CpuSet:
-    """The CPUs of a set of bits."""
+    """The CPUs in a set of bits."""
     return frozenset(cpu for cpu, bit in enumerate(bin(mask)[:1:-1]) if bit == "1")

@@ -12,14 +12,14 @@ import typing as t
 from ..values import cpuset, suggest
 from .topology import Topology
 
-# The most names in a message.
+# The most names that a message lists.
 NAMED = 8
 
 
 def node_near(name: str, topology: Topology, *, key: str = "numa") -> int:
     """The NUMA node of a network interface, or of a PCI device by its full address; the node must have CPUs.
 
-    A device without a node (-1) is near the only node, if there is only one: firmware of such machines rarely reports the node
+    If only one NUMA node has CPUs, the firmware rarely reports the node of a device (-1): then the result is this node
     (Documentation/ABI/testing/sysfs-bus-pci). Raises ValueError with a message that says what to do; ``key`` is the profile's key that
     takes a node's number.
     """
@@ -41,7 +41,7 @@ def node_near(name: str, topology: Topology, *, key: str = "numa") -> int:
 
 
 def no_such_node(node: int, topology: Topology) -> str:
-    """Why no CPUs can be taken from a node, and which nodes have CPUs."""
+    """A text: why no CPUs can be taken from a node, and which nodes have CPUs."""
     if not nodes_with_cpus(topology):
         return "no NUMA node shows its CPUs: leave the node out"
     if node not in topology.numa:
@@ -51,7 +51,7 @@ def no_such_node(node: int, topology: Topology) -> str:
 
 
 def numa_nodes(nodes: t.Collection[int], what: str) -> str:
-    """The NUMA nodes to choose from: ``the NUMA nodes with CPUs are 0-3: name one of them``."""
+    """A text with the NUMA nodes to choose from: ``the NUMA nodes with CPUs are 0-3: name one of them``."""
     if len(nodes) == 1:
         return f"the only NUMA node {what} is {cpuset.format(nodes)}: name that one"
     return f"the NUMA nodes {what} are {cpuset.format(nodes)}: name one of them"

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The topology of a machine: CPUs and how they share cores, caches, sockets and memory; pages; devices.
+"""The topology of a machine: CPUs and how CPUs share cores, caches, sockets and memory; hugepages; devices.
 
-Ids are the kernel's: sparse, sometimes unknown. Nodes may have no CPU or no memory. Groups have online CPUs only and are ordered by their
-lowest CPU. host/topology/sysfs.py reads a topology from a machine.
+Ids are the kernel's ids: sparse, sometimes unknown. Nodes may have no CPU or no memory. Groups contain online CPUs only, in the order of
+their lowest CPU. host/topology/sysfs.py reads a topology from a machine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..values.records import NamedTuple
 
 Groups = tuple[CpuSet, ...]
 
-# Shared defaults: a topology is a value that nothing writes to.
+# Shared defaults. No code writes to a topology.
 _NO_SOCKETS: dict[str, CpuSet] = {}
 _NO_NODES: dict[int, NumaNode] = {}
 _NO_DEVICES: dict[str, PciDevice] = {}
@@ -27,7 +27,7 @@ _NO_INTERFACES: dict[str, str | None] = {}
 
 
 class NumaNode(NamedTuple):
-    """A NUMA node: its online CPUs, MemTotal in KiB (None: not reported), and huge pages by page size in KiB."""
+    """A NUMA node: its online CPUs, MemTotal in KiB (None: not reported), and the number of hugepages by page size in KiB."""
 
     id: int
     cpus: CpuSet
@@ -36,9 +36,9 @@ class NumaNode(NamedTuple):
 
 
 class PciDevice(NamedTuple):
-    """A PCI device; ``numa_node`` is -1 without a node, ``node_known`` is False when the kernel has no file numa_node for it.
+    """A PCI device. ``numa_node``: -1 without a node. ``node_known``: False if the kernel has no file numa_node for the device.
 
-    ``pci_class``, ``vendor`` and ``device`` are the kernel's texts (``0x020000``), None when unreadable.
+    ``pci_class``, ``vendor`` and ``device`` are the kernel's texts (``0x020000``); None if the file cannot be read.
     """
 
     address: str
@@ -53,10 +53,10 @@ class PciDevice(NamedTuple):
 class Topology(NamedTuple):
     """A machine. A value that the kernel does not report is None; a value that the machine does not have is empty.
 
-    ``sockets`` maps physical_package_id to CPUs; if the ids are unknown the keys are ``?0``, ``?1``… in order of the lowest CPU and
+    ``sockets`` maps physical_package_id to CPUs. If the ids are unknown, the keys are ``?0``, ``?1``… in the order of the lowest CPU, and
     ``socket_ids_known`` is False. ``distances`` has its rows and columns in the order of ``distance_nodes``. ``net`` maps interfaces to PCI
-    addresses (None: not on PCI). ``kinds`` are the CPU kinds of a hybrid machine, empty on all others. ``notes`` name invalid data and how
-    it was read.
+    addresses (None: not on PCI). ``kinds``: the kinds of CPUs of a hybrid machine, empty for all other machines. ``notes`` name invalid
+    data, and say how Corral read the data.
     """
 
     online: CpuSet
@@ -81,14 +81,14 @@ class Topology(NamedTuple):
     notes: tuple[str, ...] = ()
 
     def siblings_of(self, cpus: t.Iterable[int]) -> CpuSet:
-        """``cpus`` with all online CPUs of every core that has one of them."""
+        """``cpus``, and all online CPUs of every core that contains a CPU of ``cpus``."""
         wanted = frozenset(cpus)
         return wanted.union(*(core for core in self.cores if not wanted.isdisjoint(core)))
 
     def node_cpus(self) -> dict[int, CpuSet]:
-        """The online CPUs of each node; every online CPU is on exactly one node.
+        """The online CPUs of each NUMA node; every online CPU is on exactly one node.
 
-        A machine without NUMA has the node 0; a CPU that no node claims is put on the lowest node with CPUs.
+        A machine without NUMA has the node 0. A CPU without a node counts as a CPU of the lowest node with CPUs.
         """
         nodes = {node.id: node.cpus for node in self.numa.values()}
         orphans = self.online.difference(*nodes.values())
@@ -100,17 +100,17 @@ class Topology(NamedTuple):
 
 
 def ordered(groups: t.Iterable[CpuSet]) -> Groups:
-    """The distinct, non-empty groups, sorted by their CPUs."""
+    """The groups without duplicates and empty groups, sorted by their CPUs."""
     return tuple(sorted({group for group in groups if group}, key=sorted))
 
 
-# The JSON of ``corral topology --json``.
+# The JSON of the command ``corral topology --json``.
 
 _GROUPS = ("dies", "clusters", "books", "drawers")
 
 
 def to_dict(topology: Topology) -> dict[str, t.Any]:
-    """The JSON form: CPU sets as ascending lists, ids and page sizes (KiB) as text keys."""
+    """The topology as JSON data: CPU sets are ascending lists; ids and page sizes (KiB) are text keys."""
     data: dict[str, t.Any] = {
         "online": sorted(topology.online),
         "offline_present": sorted(topology.offline_present),

@@ -18,8 +18,8 @@ CpuSet = frozenset[int]
 
 EMPTY: CpuSet = frozenset()
 
-# Go parses into an int; the kubelet has no other bound. MAX_WIDTH is far above any machine (NR_CPUS_RANGE_END is 8192 on x86-64 in Linux
-# 6.12), and low enough that a mistyped range costs no memory.
+# The limits of numbers and lists. Go parses into an int; the kubelet has no other bound. MAX_WIDTH is far above any machine
+# (NR_CPUS_RANGE_END is 8192 on x86-64 in Linux 6.12), and a mistyped range up to MAX_WIDTH costs little memory.
 MAX_INT64 = 2**63 - 1
 MAX_WIDTH = 2**20
 
@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
 
 def parse(text: str) -> CpuSet:
-    """The CPUs of a list such as ``0-3,8``; an empty text is the empty set.
+    """The CPUs of a list such as ``0-3,8``; an empty set for an empty text.
 
     Raises ValueError with a message that quotes the wrong part.
     """
@@ -49,7 +49,7 @@ def parse(text: str) -> CpuSet:
 
 
 def format(cpus: t.Iterable[int]) -> str:
-    """The shortest list of these CPUs in ascending order: ``0-3,8``; ``""`` for no CPUs."""
+    """The shortest list of these CPUs in ascending order, such as ``0-3,8``; an empty string for no CPUs."""
     parts: list[str] = []
     start = end = None
     for cpu in sorted(set(cpus)):
@@ -69,11 +69,11 @@ def _range(start: int, end: int | None) -> str:
 
 
 def _number(text: str, part: str) -> int:
-    """A CPU id as Go's strconv.Atoi reads it: ASCII digits, a sign allowed, within int64."""
+    """A CPU id as Go's strconv.Atoi reads a number: ASCII digits, a sign allowed, within int64."""
     where = "" if text == part else f" in {part!r}"
     if not _NUMBER.fullmatch(text):
         raise ValueError(f"{text!r}{where} is not a CPU number; write a list such as 0-3,8")
-    # Python refuses conversions of thousands of digits with a message of its own.
+    # Python's int() refuses thousands of digits with another message.
     digits = text.lstrip("+-").lstrip("0") or "0"
     if len(digits) > 19 or int(digits) > MAX_INT64:
         raise ValueError(f"{text[:40]!r}{where if len(part) < 80 else ''} is too large for a CPU number")

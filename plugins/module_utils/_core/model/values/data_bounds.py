@@ -3,22 +3,22 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The bounds of a document in YAML or JSON: a few lines of aliases (*) can stand for more values than fit into memory."""
+"""The bounds of a document in YAML or JSON. A few lines with aliases (*) can mean more values than fit into memory."""
 
 from __future__ import annotations
 
 import typing as t
 
-MOST, DEEPEST = 100_000, 100  # the most values with all aliases written out, and levels
+MOST, DEEPEST = 100_000, 100  # the most values (all aliases written out), and the most levels
 
 
 class OutOfBounds(ValueError):
-    """A document with too many values or levels; the text says what to do."""
+    """An error: a document has too many values or levels; the text says what to do."""
 
 
 def check_bounds(root: t.Any, parts: t.Callable[[t.Any], t.Iterable[t.Any]]) -> None:
     """Raises OutOfBounds if ``root`` has too many values or levels. A value with several aliases counts once for each alias."""
-    counted: dict[int, tuple[int, int]] = {}  # the numbers of values and levels by id
+    counted: dict[int, tuple[int, int]] = {}  # for the id() of a value: its numbers of values and levels
 
     def count(value: t.Any, depth: int) -> tuple[int, int]:
         if depth > DEEPEST:

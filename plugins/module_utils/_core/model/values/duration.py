@@ -15,7 +15,7 @@ _WHOLE = re.compile(r"(?:[0-9]{1,10}[dhms]){1,4}", re.ASCII)
 
 
 def parse(text: str) -> int:
-    """The seconds of ``1h30m``: whole numbers, each with its unit, each unit once. Raises ValueError."""
+    """The seconds of a text such as ``1h30m``: whole numbers with different units. Raises ValueError."""
     parts = _PART.findall(text) if _WHOLE.fullmatch(text) else []
     units = [unit for dummy, unit in parts]
     if not parts or len(set(units)) != len(units):
@@ -24,7 +24,7 @@ def parse(text: str) -> int:
 
 
 def text(seconds: int) -> str:
-    """Seconds in the fewest units: 5400 -> ``1h30m``, 0 -> ``0s``."""
+    """Seconds as text with the largest units: 5400 -> ``1h30m``, 0 -> ``0s``."""
     parts = []
     for unit, size in UNITS.items():
         count, seconds = divmod(seconds, size)

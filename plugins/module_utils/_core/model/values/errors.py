@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Refusals: every problem at once, each with its path, its value and what to do."""
+"""Refusals: each names all problems together, each problem with its path, its value and what to do."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import json
 from .printable_text import printable, printable_fields
 from .records import NamedTuple
 
-# A value may be megabytes long; an error is one readable line.
+# A value may be megabytes long; an error has to be a readable line.
 VALUE_LIMIT = 120
-PROBLEMS_LIMIT = 100  # in one refusal: a pattern may match ten thousand units
+PROBLEMS_LIMIT = 100  # the most problems of a refusal: a pattern may match ten thousand units
 
 
 @printable_fields("path", "value", "message", "origin")
 class Problem(NamedTuple):
     """A reason for a refusal.
 
-    ``path``: the profile's path (``memory.hugepages[0].count``), a file, or "" for the whole input. ``value``: the value there (None: no
-    value). ``message``: what is wrong, and what to do. ``origin``: the layer of a composed profile that sets the value (see compose.py).
+    ``path``: a path in the profile (``memory.hugepages[0].count``), a file, or empty for the whole input. ``value``: the value at the path,
+    or None. ``message``: what is wrong, and what to do. ``origin``: the layer of a composed profile that sets the value (see compose.py).
     """
 
     path: str
@@ -31,7 +31,7 @@ class Problem(NamedTuple):
     origin: str = ""
 
     def line(self) -> str:
-        """One printable line, control characters escaped: ``path (from origin): value: message``."""
+        """The problem as a printable line: ``path (from origin): value: message``."""
         place = f"{self.path or 'the profile'} (from {self.origin})" if self.origin else self.path
         parts = [shown(place)] if place else []
         if self.value is not None:
@@ -40,10 +40,10 @@ class Problem(NamedTuple):
 
 
 class CorralError(Exception):
-    """A refusal: nothing was changed, and ``problems`` say why (at least one, at most PROBLEMS_LIMIT)."""
+    """A refusal. Corral changed nothing; ``problems`` say why (at least one problem, at most PROBLEMS_LIMIT problems)."""
 
     def __init__(self, *problems: Problem) -> None:
-        more = len(problems) - PROBLEMS_LIMIT - 1  # The schema's reader may have added a line like this already.
+        more = len(problems) - PROBLEMS_LIMIT - 1  # the last problem may be the reader's note on further problems
         if more > 0:
             said = f"there are {more + 1} problems more: correct these and check again"
             problems = (*problems[:PROBLEMS_LIMIT], Problem("", None, said))

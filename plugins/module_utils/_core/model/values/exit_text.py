@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from .errors import shown
 
-LIMIT = 200  # characters of the command's name, and of its output
+LIMIT = 200  # the most characters of the command's name, and of its output
 
 
 def why_failed(program: str, code: int, output: str, why_not: str) -> str:
-    """Why a command did not succeed, with the last line of its output; "" if the command succeeded. ``why_not``: why there is no exit code."""
+    """Why a command failed, with the last line of its output; an empty string after a success. ``why_not``: why there is no exit code."""
     if why_not:
         return shown(why_not, limit=LIMIT)
     if not code:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Lists within sentences, cut short: a list may have ten thousand items."""
+"""Lists within sentences. Long lists are cut: a list may have ten thousand items."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LISTED = 16
 
 
 def listed(items: t.Sequence[str], most: int = LISTED) -> str:
-    """The items as ``a, b, c``; after the first ``most`` items the number of the others."""
+    """The items as ``a, b, c``; a list of more than ``most`` items ends with the number of the further items."""
     if len(items) <= most:
         return ", ".join(items)
     return f"{', '.join(items[:most])} and {len(items) - most} more"

@@ -19,7 +19,7 @@ def number(text: str, base: int = 10) -> t.Optional[int]:
 
 
 def bytes_of(text: t.Optional[str]) -> t.Optional[int]:
-    """The bytes of "512M" as the kernel writes it (powers of 1024); None for a missing value or other text."""
+    """The bytes of a size that the kernel writes as "512M" (powers of 1024); None for a missing value or other text."""
     if not text:
         return None
     number, unit = (text[:-1], text[-1].upper()) if text[-1].isalpha() else (text, "")

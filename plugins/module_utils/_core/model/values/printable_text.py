@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Text that another user or program chose, made printable where it comes in: names, messages and ids."""
+"""Text that another user or program chose (names, messages, ids), made printable when Corral reads the text."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def printable(text: str) -> str:
-    """The text with an escape for each character that is not printable, so that it stays on one line.
+    """The text with an escape for each character that is not printable, so that the text stays on one line.
 
     Line feeds, terminal escapes and characters that reverse the direction of writing are not printable (str.isprintable). Text is escaped
-    where it comes in, so that code which prints it need not know its source.
+    when Corral reads it, so code that prints the text need not know its source.
     """
     if text.isprintable():
         return text
@@ -26,7 +26,7 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """The result of printable(), but line feeds and tabs stay."""
+    """The result of printable(), but with line feeds and tabs as they are."""
     if text.isprintable():
         return text
     return "".join(char if char in "\n\t" else printable(char) for char in text)
@@ -42,10 +42,10 @@ def printable_data(data: t.Any) -> t.Any:
 
 
 def printable_fields(*names: str, escape: t.Callable[[str], str] = printable) -> t.Callable[[Tuple], Tuple]:
-    """A decorator for a named tuple: the text in these fields is made printable.
+    """A decorator for a named tuple: makes the text in these fields printable when a tuple is made.
 
     Values for display (a change, a problem, a command's output) are made in many places, from names that must stay unchanged for reads and
-    writes. The text is escaped when such a value is made, so that the value can be printed anywhere.
+    writes. So the text is escaped in the tuple alone, and the tuple can be printed anywhere.
     """
 
     def decorated(made: Tuple) -> Tuple:

@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """Kubernetes quantities: ``500m``, ``1.5Gi``, ``2e3`` (resource.ParseQuantity of k8s.io/apimachinery 1.36).
 
-Two results of the Go code are not copied since they lose the number: values beyond int64 stay exact here (Go's Value() and MilliValue()
-overflow), and a decimal above 999E keeps its suffix (Go prints ``1`` for ``1000E``).
+Two results of the Go code lose the number and are not copied: values beyond int64 stay exact here (Go's Value() and MilliValue() overflow),
+and a decimal above 999E keeps its suffix (Go prints ``1`` for ``1000E``).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ BINARY_SI = "BinarySI"
 NANO = 10**9
 MAX_INT64 = 2**63 - 1
 
-# Bounds of the time and memory that a text can cost; Go has none.
+# Bounds on the time and memory for a text; Go has no such bounds.
 MAX_LENGTH = 256
 MAX_EXPONENT = 512
 
-# The parts that the Go scanner finds before it checks the suffix: digits are optional on both sides of the point.
+# The parts that the Go scanner finds before the scanner checks the suffix: digits are optional on both sides of the point.
 _SPLIT = re.compile(r"([+-]?)([0-9]*)(\.[0-9]*)?([eEinumkKMGTP]*[-+]?[0-9]*)", re.ASCII)
 _EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)", re.ASCII)
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -35,7 +35,7 @@ _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _BINARY_SUFFIX = ("", *_BINARY)
 _SUFFIXES = " ".join(filter(None, [*_DECIMAL, *_BINARY]))
 
-# Go's fast path reads up to this many decimal digits into an int64; only the fast path keeps the text as it was written.
+# Go's fast path reads up to this number of decimal digits into an int64; only the fast path keeps the original text.
 _FAST_DIGITS = 18
 
 
@@ -43,7 +43,7 @@ class Quantity(NamedTuple):
     """An exact amount. Compare ``nano``: ``1``, ``1000m`` and ``1e0`` are the same amount, written differently.
 
     ``nano`` is the amount in units of 10^-9 (smaller parts are rounded away from zero); ``form`` is DecimalSI, DecimalExponent or BinarySI;
-    ``text`` is what Kubernetes prints for it.
+    ``text`` is what Kubernetes prints for the quantity.
     """
 
     nano: int
@@ -92,13 +92,13 @@ def parse(text: str | int | float) -> Quantity:
 class _Number(NamedTuple):
     text: str
     negative: bool
-    whole: str  # without leading zeros, "0" for none
+    whole: str  # without leading zeros; "0" without any digit
     fraction: str
     has_digits: bool
 
 
 def _from_number(number: int | float) -> str:
-    # str() of an int of thousands of digits is slow or refused, depending on the Python.
+    # str() of an int with thousands of digits is slow, or fails in newer versions of Python.
     if isinstance(number, int) and number.bit_length() > 4 * MAX_LENGTH:
         raise ValueError(f"a number of {number.bit_length()} bits is too large for a quantity")
     return repr(number)
@@ -137,7 +137,7 @@ def _binary(number: _Number, exponent: int) -> Quantity:
     nano = _scaled(int(number.whole + number.fraction) << exponent, 9 - len(number.fraction))
     nano = min(nano, MAX_INT64 * NANO)
     form = DECIMAL_SI if 0 < nano < NANO else BINARY_SI
-    # The kubelet prints the decimal form below 1024, and if a binary suffix would lose a fraction.
+    # The kubelet prints the decimal form for amounts below 1024, and for amounts of which a binary suffix would lose a fraction.
     return _quantity(number, nano, form, form)
 
 
@@ -149,7 +149,7 @@ def _quantity(number: _Number, nano: int, form: str, style: str) -> Quantity:
 
 
 def _canonical(nano: int, style: str) -> str:
-    """The unsigned canonical text: the largest suffix that leaves an integer."""
+    """The canonical text without a sign: the amount has the largest suffix that leaves a whole number."""
     if nano == 0:
         return "0"
     if style == BINARY_SI:
@@ -166,7 +166,7 @@ def _canonical(nano: int, style: str) -> str:
 
 
 def _scaled(digits: int, power: int) -> int:
-    """digits * 10**power, a remainder rounded up ("if you want some resources, you should get some")."""
+    """digits * 10**power; a fraction is rounded up ("if you want some resources, you should get some")."""
     if digits == 0 or power >= 0:
         return digits * 10**power if digits else 0
     if -power > MAX_LENGTH * 2:

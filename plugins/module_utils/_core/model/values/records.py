@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""``NamedTuple`` as in typing, made in a third of the time.
+"""``NamedTuple`` as in typing, but a class is made in a third of the time.
 
-typing compiles the annotation of every field when a class is made; that was a quarter of the core's load time. Nothing reads the
-annotations at run time; type checkers see typing's class.
+typing compiles the annotation of every field when a class is made, which took a quarter of the core's load time. No code reads the
+annotations at run time; type checkers see the class of typing.
 """
 
 from __future__ import annotations
@@ -37,4 +37,4 @@ else:
             return made
 
     class NamedTuple(metaclass=Maker):
-        """A class statement with this base makes a named tuple, not a subclass."""
+        """A base class: a class statement with this base makes a named tuple, not a subclass."""

@@ -11,12 +11,12 @@ from .records import NamedTuple
 
 
 class Share(NamedTuple):
-    """A share of an amount that depends on the node, in hundredths of a percent: 12.5% is 1250."""
+    """A share of an amount that depends on the node. ``parts`` is in hundredths of a percent: 12.5% is 1250."""
 
     parts: int
 
     def of(self, amount: int) -> int:
-        """This share of an amount, rounded down."""
+        """The share of an amount, rounded down."""
         return amount * self.parts // 10000
 
 
@@ -37,7 +37,7 @@ def page_text(size_kib: int) -> str:
 
 
 def about_text(size: int) -> str:
-    """Bytes for a person, rounded down to at least two digits: 2083729408 -> ``1987Mi``, 67491659776 -> ``62Gi``."""
+    """Bytes for a person, rounded down, with two digits or more: 2083729408 -> ``1987Mi``, 67491659776 -> ``62Gi``."""
     for factor, unit in _UNITS:
         if size >= 10 * factor:
             return f"{size // factor}{unit}"

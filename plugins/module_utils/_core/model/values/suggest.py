@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import typing as t
 
-# A name may be megabytes long; all keys of the profile are shorter than this.
+# A mistyped name may be megabytes long; no key of a profile is longer than this.
 LONGEST = 60
-# The least ratio of difflib (1.0 for the same name) that counts as near: cpu and pids have 0.29, hihg and high 0.75.
+# The least ratio of difflib for a similar name (1.0: the same name): cpu and pids have 0.29, hihg and high 0.75.
 ALIKE = 0.7
 
 
 def nearest(word: str, known: t.Iterable[str]) -> str | None:
-    """The name of ``known`` that ``word`` was probably meant to be; None when no name is near.
+    """The name in ``known`` that ``word`` was probably meant to be; None if no name is similar.
 
-    Case and the choice between ``_`` and ``-`` do not count: ``Min-Size`` is ``min_size``.
+    Case does not count, nor does the choice between ``_`` and ``-``: ``Min-Size`` equals ``min_size``.
     """
     plain = _plain(word)
     if not plain or len(plain) > LONGEST:
         return None
-    import difflib  # only a mistyped name needs it
+    import difflib  # only a mistyped name needs this module
 
     names = {_plain(name): name for name in sorted(known, reverse=True)}
     return next((names[near] for near in difflib.get_close_matches(plain, names, n=1, cutoff=ALIKE)), None)

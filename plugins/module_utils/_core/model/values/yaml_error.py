@@ -9,7 +9,7 @@ from __future__ import annotations
 
 
 def line(error: Exception) -> str:
-    """What is wrong with a text and where, the place first. PyYAML's own message has several lines."""
+    """A line with the place in a text and what is wrong there. PyYAML's own message has several lines."""
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
     if mark is None or problem is None:
         return f"is not YAML: {' '.join(str(error).split())}"

@@ -22,14 +22,14 @@ _WORDS = ("true", "false", "yes", "no", "on", "off", "y", "n", "null")
 
 
 class Off(NamedTuple):
-    """A value that is written as a comment, after its reasons ``why`` (each a comment line)."""
+    """A value that is written as a comment, after the comment lines with its reasons (``why``)."""
 
     value: t.Any
     why: tuple[str, ...]
 
 
 def text(data: t.Mapping[str, t.Any]) -> str:
-    """A mapping as a YAML document without its first line (---). Values are mappings, lists, text, numbers, Off."""
+    """A mapping as a YAML document without the first line (---). Values are mappings, lists, text, numbers, Off."""
     return "".join(f"{line}\n" for line in mapping(data))
 
 
@@ -42,7 +42,7 @@ def mapping(data: t.Mapping[str, t.Any], indent: str = "") -> list[str]:
 
 
 def entry(key: str, value: t.Any, *, indent: str) -> list[str]:
-    """The lines of a key of a block mapping with its value."""
+    """The lines for a key of a block mapping and the key's value."""
     head = f"{indent}{scalar(key)}:"
     if isinstance(value, dict) and value and not is_flow(value):
         return [head, *mapping(value, f"{indent}  ")]
@@ -54,19 +54,19 @@ def entry(key: str, value: t.Any, *, indent: str) -> list[str]:
 
 
 def fits(item: t.Any, indent: str) -> bool:
-    """Whether an item of a list is short enough for one line. If all items of a list are short, each has one line."""
+    """Whether an item of a list is short enough for one line. Items are written on one line each if all items of the list are short."""
     plain = item.value if isinstance(item, Off) else item
     short = not isinstance(plain, dict) or not plain or is_flow(plain)
     return short and len(f"{indent}- {flow(plain)}") <= WIDTH
 
 
 def as_lines(indent: str) -> t.Callable[[t.Any], list[str]]:
-    """A function that writes an item of a list on one line."""
+    """A function that returns the line of a list's item."""
     return lambda value: [f"{indent}- {flow(value)}"]
 
 
 def as_block(indent: str) -> t.Callable[[t.Any], list[str]]:
-    """A function that writes an item of a list; a mapping has a line for each key."""
+    """A function that returns the lines of a list's item; a mapping has a line for each key."""
 
     def item(value: t.Any) -> list[str]:
         if not isinstance(value, dict) or not value:
@@ -78,7 +78,7 @@ def as_block(indent: str) -> t.Callable[[t.Any], list[str]]:
 
 
 def switched(value: t.Any, indent: str, write: t.Callable[[t.Any], list[str]]) -> list[str]:
-    """The lines of a value; an Off value becomes comments. Prose has a blank after "#"; other lines are YAML once "#" is removed."""
+    """The lines of a value; an Off value becomes comments. Reasons have a blank after "#"; other lines are YAML if "#" is removed."""
     if not isinstance(value, Off):
         return write(value)
     lines = [f"{indent}# {line}".rstrip() for line in value.why]
@@ -96,7 +96,7 @@ def is_flow(value: t.Mapping[str, t.Any]) -> bool:
 
 
 def flow(value: t.Any) -> str:
-    """A value on one line."""
+    """A value as text on one line."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{scalar(key)}: {flow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
@@ -105,7 +105,7 @@ def flow(value: t.Any) -> str:
 
 
 def scalar(value: t.Any) -> str:
-    """A text, a number, true or false; a text is in quotes if YAML could read it as something else."""
+    """A text, a number, true or false as YAML. A text is quoted if YAML could read the text as another value."""
     if not isinstance(value, str):
         return json.dumps(value)
     if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
@@ -114,7 +114,7 @@ def scalar(value: t.Any) -> str:
 
 
 def _quoted(char: str) -> str:
-    """A character within double quotes."""
+    """A character as it is written within double quotes."""
     if char in ('"', "\\"):
         return f"\\{char}"
     if " " <= char <= "~":

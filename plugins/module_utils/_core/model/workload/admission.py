@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The grants that follow from a profile on a machine and from its existing grants.
+"""The grants that follow from a profile, a machine, and the existing grants.
 
-A grant that still fits stays unchanged; only other grants move. The refusal of a workload that does not fit says what is missing, where,
-and which workloads have it. The grants are the only state between two calls.
+A grant that still fits stays unchanged; only other grants move. If a workload does not fit, the refusal says what is missing, where, and
+which workloads have the missing resources. Between two calls only the grants are kept.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from .resources import MEMORY
 
 
 class WorkloadStatus(NamedTuple):
-    """Workloads as observed. Each set has names of workloads, and each mapping has a text for the name of a workload.
+    """Workloads as observed. Each set contains names of workloads; each mapping has a text for the name of a workload.
 
     ``alive``: the run has not ended. ``starting``: the run that is about to start, for workloads whose grant lasts as long as a run.
     ``now``: seconds since the epoch. ``lost_memory``: why the granted memory is gone. ``undeclared_stay``: workloads that the profile no
-    longer declares keep their grants. ``sharing``: the declaration no longer requests exclusive CPUs, and the run does not use the CPUs of
-    its grant. ``other_units``: the unit that runs under the workload's name instead of the declared unit. ``evicted``: the workload runs
-    without a grant, since its CPUs were reserved or isolated. ``unknown_runs``: the unit that runs with devices of a lost grant.
+    longer declares keep their grants. ``sharing``: the profile no longer requests exclusive CPUs for the workload, and its run does not use
+    the granted CPUs. ``other_units``: the unit that runs in the workload's slice instead of the declared unit. ``evicted``: the workload
+    runs without a grant, since its CPUs were reserved or isolated. ``unknown_runs``: the unit that runs with devices of a lost grant.
     """
 
     alive: frozenset[str] = frozenset()
@@ -47,7 +47,7 @@ class WorkloadStatus(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why a workload does not get what it requests. ``key`` is the workload's key with the refused request."""
+    """Why a workload does not get a grant. ``key``: the workload's key with the refused request. ``value``: the value of this key."""
 
     workload: str
     key: str
@@ -56,7 +56,7 @@ class Refusal(NamedTuple):
 
 
 class AllocationEvent(NamedTuple):
-    """How a grant changed and why. ``before`` is None for a new grant, ``after`` for an ended one."""
+    """How and why a grant changed. ``before`` is None for a new grant, ``after`` is None for a grant that ended."""
 
     workload: str
     before: t.Optional[Grant]
@@ -65,7 +65,7 @@ class AllocationEvent(NamedTuple):
 
 
 class AllocationResult(NamedTuple):
-    """The wanted grants, the refusals, and the changes."""
+    """The wanted grants, the refusals, and the changes of grants."""
 
     grants: tuple[Grant, ...]
     refusals: tuple[Refusal, ...] = ()
@@ -75,13 +75,13 @@ class AllocationResult(NamedTuple):
 def allocate(
     inputs: AllocationInput, needs: t.Sequence[ResourceRequirements], granted: t.Sequence[Grant], status: WorkloadStatus
 ) -> AllocationResult:
-    """The grants for these needs, in the order of declaration. With its own result as ``granted`` the function returns the same grants.
+    """The grants for these needs, in the order of declaration. If ``granted`` is an earlier result, the result is the same again.
 
-    A refusal may free resources for a workload that was refused earlier. So while a decision both changes and refuses grants, the next
-    decision starts from its grants. This ends: each decision completes more grants than the previous decision.
+    A refusal may free resources for a workload that was refused before. So if a decision both changes and refuses grants, another decision
+    starts from the new grants. The repetition ends: each decision completes more grants than the decision before.
     """
     if any(grant.devices for grant in granted):
-        from . import device_placement  # Loaded only where workloads have devices.
+        from . import device_placement  # loaded only on nodes where workloads have devices
 
         running = status.alive.difference(status.starting)
         granted = device_placement.followed(granted, inputs.devices, inputs.undeclared, running)
@@ -90,7 +90,7 @@ def allocate(
         if not latest.refusals or not latest.events:
             break
         latest = decide(inputs, needs, latest.grants, status)
-        # A workload that several decisions refuse gets the first reason.
+        # If several decisions refuse a workload, the refusal has the first reason.
         why = {refusal.workload: refusal for refusal in result.refusals}
         refusals = tuple(why.get(refusal.workload, refusal) for refusal in latest.refusals)
         result = AllocationResult(latest.grants, refusals, joined(result.events, latest.events))
@@ -100,7 +100,7 @@ def allocate(
 
 
 def joined(first: t.Sequence[AllocationEvent], later: t.Sequence[AllocationEvent]) -> tuple[AllocationEvent, ...]:
-    """The changes of two decisions in one list. If both changed a grant, its event has the first decision's reason."""
+    """The changes of two decisions in one list. If both decisions changed a grant, the event has the first decision's reason."""
     events = {event.workload: event for event in first}
     for event in later:
         earlier = events.pop(event.workload, None)
@@ -114,10 +114,10 @@ def joined(first: t.Sequence[AllocationEvent], later: t.Sequence[AllocationEvent
 def decide(
     inputs: AllocationInput, needs: t.Sequence[ResourceRequirements], granted: t.Sequence[Grant], status: WorkloadStatus
 ) -> AllocationResult:
-    """The result of one decision: attempts are repeated until no refused workload loses what it should keep.
+    """The result of one decision: attempts are repeated until each refused workload keeps as much of its grant as possible.
 
-    What a refused workload keeps of its grant is known only after the refusal. If the attempt had already given these CPUs or this memory
-    to another workload, the next attempt reserves them first.
+    What a refused workload keeps is known only after its refusal. If the attempt has already given these CPUs or this memory to another
+    workload, the next attempt first reserves these resources.
     """
     kept_first: dict[str, Refused] = {}
     while True:
@@ -134,15 +134,15 @@ def attempt(
     status: WorkloadStatus,
     kept_first: t.Mapping[str, Refused],
 ) -> tuple[AllocationResult, dict[str, Refused]]:
-    """The grants; the workloads of ``kept_first`` keep what is left of their grants before other workloads get resources.
+    """The grants. Workloads in ``kept_first`` keep the rest of their grants before other workloads get resources.
 
-    Also returns the refused workloads whose CPUs or memory other workloads got before.
+    The second result is the refused workloads whose CPUs or memory this attempt gave to other workloads.
     """
     state = Attempt(inputs, needs, status, kept_first)
     for grant in granted:
         state.keep(grant)
     state.end_undeclared()
-    # Workloads that had a grant come before new ones.
+    # Workloads that had a grant come before workloads without a grant.
     for need in sorted(
         needs, key=lambda need: (need.workload.name not in kept_first, need.workload.name not in state.broken)
     ):
@@ -155,9 +155,9 @@ def attempt(
 
 
 class Attempt:
-    """The state of an attempt: the budget, the changes, and the grants without a decision.
+    """The state of an attempt: the budget, the changes, and the grants that wait for a decision.
 
-    ``broken``: the grants that cannot go on unchanged, with the reason. ``raised``: the grants of workloads that ask their tenant for more.
+    ``broken``: the grants that cannot stay unchanged, with the reason. ``raised``: the grants of workloads that ask their tenant for more.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class Attempt:
         self.events.append(AllocationEvent(workload, before, after, reason))
 
     def keep(self, grant: Grant) -> None:
-        """Charge an existing grant to the budget, end it, or put it aside for a decision."""
+        """Charge an existing grant to the budget, end the grant, or set the grant aside for a decision."""
         budget, name, status = self.budget, grant.workload, self.status
         need = self.by_name.get(name)
         if name in status.other_units and not why_misplaced(budget, grant):
@@ -192,7 +192,7 @@ class Attempt:
         if ended:
             self.changed(grant, left_while_running(budget, grant, status), name, ended)
             return
-        # After a restart on the shared pool no process runs on the granted CPUs: the grant loses only its CPUs.
+        # After a restart on the shared pool no process uses the granted CPUs: the grant loses its CPUs and nothing else.
         gives_up = name in status.sharing
         whole = completed(budget, grant._replace(cpus=cpuset.EMPTY, containers=()) if gives_up else grant, need)
         why = why_broken(budget, whole, need, status) or status.lost_memory.get(name, "")
@@ -219,7 +219,7 @@ class Attempt:
                 self.changed(grant, left_while_running(self.budget, grant, self.status), name, why)
 
     def meet(self, need: ResourceRequirements) -> None:
-        """Grant what a workload needs, or refuse it."""
+        """Grant what a workload needs, or refuse the workload."""
         name, status = need.workload.name, self.status
         if name in status.other_units:
             unit = status.other_units[name]
@@ -247,7 +247,7 @@ class Attempt:
         self.changed(had, grant, name, reason)
 
     def refuse(self, need: ResourceRequirements, before: t.Optional[Grant], refused: Refused, reason: str) -> None:
-        """Refuse a workload, and leave it what remains of its grant."""
+        """Refuse a workload; the workload keeps what remains of its grant."""
         budget, name = self.budget, need.workload.name
         self.refusals.append(Refusal(name, refused.key, refused.value, str(refused)))
         budget.devices.give(name, ())
@@ -263,8 +263,8 @@ class Attempt:
 
 
 def raised_in_tenant(budget: NodeBudget, grant: Grant, need: ResourceRequirements, status: WorkloadStatus) -> bool:
-    """Whether a grant can go on as it is, and its workload asks its tenant for more than before."""
-    from ..tenants import tenant, tenant_admission  # A node without tenants does not load them.
+    """Whether a grant could stay unchanged, but its workload asks the tenant for more than before."""
+    from ..tenants import tenant, tenant_admission  # A node without tenants does not load these modules.
 
     lost = grant.workload in status.lost_memory or why_misplaced(budget, grant)
     own = tenant.named(budget.inputs.profile.tenants, need.tenant)
@@ -274,7 +274,7 @@ def raised_in_tenant(budget: NodeBudget, grant: Grant, need: ResourceRequirement
 def raise_grant(
     budget: NodeBudget, need: ResourceRequirements, before: Grant, status: WorkloadStatus
 ) -> tuple[Grant, t.Optional[Refusal]]:
-    """A larger grant for a workload of a tenant. If it is refused: the old grant, counted in the declared tenant, and the refusal."""
+    """A larger grant for a workload of a tenant. After a refusal: the old grant (counted in the declared tenant) and the refusal."""
     budget.take_back(before)
     try:
         return admit(budget, need, before, status), None
@@ -285,7 +285,7 @@ def raise_grant(
 
 
 def why_ended(grant: Grant, need: t.Optional[ResourceRequirements], status: WorkloadStatus) -> str:
-    """Why a grant is over; "" while it lasts. A grant for a run lasts as long as that run."""
+    """Why a grant has ended; an empty string for a grant that lasts. A grant for a run lasts as long as that run."""
     if grant.workload in status.starting:
         return ""
     if grant.hold == RUNNING and grant.workload not in status.alive:
@@ -303,10 +303,10 @@ def why_ended(grant: Grant, need: t.Optional[ResourceRequirements], status: Work
 
 
 def left_while_running(budget: NodeBudget, grant: Grant, status: WorkloadStatus) -> t.Optional[Grant]:
-    """What stays of an ended grant, charged to the budget: its devices while the workload runs, else None."""
+    """The rest of an ended grant, charged to the budget: the devices while the workload runs; None without devices or without a run."""
     if not grant.devices or not is_running(grant.workload, status):
         return None
-    from . import device_placement  # Loaded only where workloads have devices.
+    from . import device_placement  # loaded only on nodes where workloads have devices
 
     rest = device_placement.devices_only(grant)._replace(hold=RUNNING)
     budget.reserve(rest)
@@ -314,12 +314,12 @@ def left_while_running(budget: NodeBudget, grant: Grant, status: WorkloadStatus)
 
 
 def is_running(workload: str, status: WorkloadStatus) -> bool:
-    """Whether a workload runs and is not about to start."""
+    """Whether a workload runs, except for a workload that is about to start."""
     return workload in status.alive and workload not in status.starting
 
 
 def seen_again(budget: NodeBudget, grant: Grant) -> Grant:
-    """A grant with the keys that its devices have now."""
+    """A grant with the present keys of its devices."""
     if not grant.devices:
         return grant
     from ..devices import device_allocation
@@ -328,7 +328,7 @@ def seen_again(budget: NodeBudget, grant: Grant) -> Grant:
 
 
 def renewed(grant: Grant, need: t.Optional[ResourceRequirements], status: WorkloadStatus) -> Grant:
-    """A grant that goes on, with the present declaration and run; nothing new is allocated."""
+    """A grant that stays, with the values of the present declaration and run; nothing new is allocated."""
     if need is None:
         return grant
     grant = grant._replace(hold=need.workload.hold, requests=need.requests, limits=need.limits, member=need.member)
@@ -336,17 +336,17 @@ def renewed(grant: Grant, need: t.Optional[ResourceRequirements], status: Worklo
 
 
 def instance_of(need: ResourceRequirements, before: t.Optional[Grant], status: WorkloadStatus) -> str:
-    """The run that a grant is for; "" if the grant lasts as long as its declaration."""
+    """The run that a grant is for; an empty string for a grant that lasts as long as the workload is declared."""
     if need.workload.hold != RUNNING:
         return ""
     return status.starting.get(need.workload.name, before.instance if before is not None else "")
 
 
 def completed(budget: NodeBudget, grant: Grant, need: t.Optional[ResourceRequirements]) -> Grant:
-    """A grant that is known from its slice alone, completed with its containers and its memory.
+    """A grant that was read from a slice, completed with the workload's containers and memory.
 
-    A running workload stays on its CPUs and NUMA nodes, even if others would be chosen now. A workload that keeps only some of its CPUs
-    keeps its memory as well: no other workload is given that memory.
+    A running workload stays on its CPUs and NUMA nodes, even if other CPUs would be chosen today. A workload that keeps only some of its
+    CPUs keeps its memory as well: no other workload gets this memory.
     """
     if need is None or (need.cpus and not grant.cpus) or grant.blocks or grant.containers:
         return grant
@@ -364,14 +364,14 @@ def completed(budget: NodeBudget, grant: Grant, need: t.Optional[ResourceRequire
 
 
 def why_broken(budget: NodeBudget, grant: Grant, need: t.Optional[ResourceRequirements], status: WorkloadStatus) -> str:
-    """Why a grant cannot go on as it is; "" when it can."""
+    """Why a grant cannot stay as it is; an empty string if the grant can stay."""
     if need is None:
         return why_lost(budget, grant)
     if grant.cpus and not need.cpus and grant.workload in status.alive and keeps_run(budget):
         return why_misplaced(budget, grant)
     if len(grant.cpus) != need.cpus:
         return f"{need.cpus or 'no'} CPUs of its own are declared, it has {len(grant.cpus) or 'none'}"
-    # The checkpoint does not keep the order of containers.
+    # compared as mappings, since the checkpoint does not keep the order of containers
     declared = {container.name: count for container, count in need.containers if container.name}
     if {name: len(cpus) for name, cpus in grant.containers} != declared:
         return "its declared containers changed"
@@ -394,13 +394,13 @@ def why_broken(budget: NodeBudget, grant: Grant, need: t.Optional[ResourceRequir
 
 
 def keeps_run(budget: NodeBudget) -> bool:
-    """Whether a running workload keeps its exclusive CPUs: the CPU manager's policy is no longer static."""
+    """Whether running workloads keep their exclusive CPUs without a request: the policy is no longer static."""
     cpu = budget.inputs.profile.cpu
     return cpu is None or cpu.policy != STATIC
 
 
 def why_lost(budget: NodeBudget, grant: Grant) -> str:
-    """Why a grant cannot have its CPUs, whatever the options of the profile are; "" when it can.
+    """Why a grant cannot have its CPUs, whatever the options of the profile are; an empty string if the grant can have its CPUs.
 
     The run of a workload that is no longer declared loses its CPUs for these reasons only.
     """
@@ -416,7 +416,7 @@ def why_lost(budget: NodeBudget, grant: Grant) -> str:
 
 
 def why_misplaced(budget: NodeBudget, grant: Grant) -> str:
-    """Why a grant can no longer have its CPUs under the options of the profile; "" when it can."""
+    """Why a grant can no longer have its CPUs under the options of the profile; an empty string if the grant can have its CPUs."""
     lost = why_lost(budget, grant)
     if lost:
         return lost
@@ -432,7 +432,7 @@ def why_misplaced(budget: NodeBudget, grant: Grant) -> str:
 def remaining_grant(
     budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Grant], status: WorkloadStatus
 ) -> t.Optional[Grant]:
-    """What an incomplete grant keeps for now: its CPUs that still exist and are free, and its devices while the workload runs.
+    """What a broken grant keeps until a new decision: its CPUs that still exist and are free, and its devices while the workload runs.
 
     A workload that is about to start keeps nothing, and does not start.
     """
@@ -456,11 +456,11 @@ def taken_by_others(
     rest: t.Optional[Grant],
     status: WorkloadStatus,
 ) -> bool:
-    """Whether a refused workload would have kept more if it had been decided on first."""
+    """Whether a refused workload would have kept more if this attempt had decided on the workload first."""
     if need.workload.name in status.starting or not need.cpus:
         return False
     taken = (before.cpus & budget.inputs.assignable) - budget.free
-    # If other grants make the shared pool too small, it takes the CPUs that this workload would have kept.
+    # If other grants make the shared pool too small, the shared pool takes the CPUs that this workload would have kept.
     given_up = cpuset.EMPTY if rest and rest.cpus else before.cpus & budget.free
     return bool(taken | given_up) or (
         rest is not None and numa_memory.is_crowded(budget.inputs.memory, budget.blocks, rest.blocks)
@@ -468,13 +468,13 @@ def taken_by_others(
 
 
 def admit(budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Grant], status: WorkloadStatus) -> Grant:
-    """Grant what a workload needs. Raises Refused."""
+    """A grant with what a workload needs, charged to the budget. Raises Refused."""
     run = status.unknown_runs.get(need.workload.name)
     if run:
         message = f"{run} runs with devices of a grant that is lost: stop {run}, and start it after the next tick"
         raise Refused("requests", None, message)
     if need.member is not None or need.barred:
-        from ..tenants import tenant_admission  # A node without tenants does not load it.
+        from ..tenants import tenant_admission  # A node without tenants does not load this module.
 
         tenant_admission.check(budget, need, before)
     budget.check_totals(need, before)
@@ -523,7 +523,7 @@ def admit_as_others(
     status: WorkloadStatus,
     known: dict[t.Hashable, tuple[int, Refused]],
 ) -> Grant:
-    """The result of admit(); but a request that was refused is refused again without a search while the budget is unchanged.
+    """The result of admit(). While the budget is unchanged, a refused request of the same amounts is refused again without a search.
 
     This keeps a pattern with many units quick. ``known``: the refusals, each with the version of the budget.
     """
@@ -541,7 +541,7 @@ def admit_as_others(
 
 
 def refused_alone(inputs: AllocationInput, need: ResourceRequirements) -> t.Optional[Refusal]:
-    """Why a workload cannot have what it requests even on a node without other workloads; None when it can."""
+    """Why a workload cannot have what it requests even on a node without other workloads; None if nothing is in the way."""
     try:
         admit(NodeBudget(inputs), need, None, WorkloadStatus())
     except Refused as refused:
@@ -550,7 +550,7 @@ def refused_alone(inputs: AllocationInput, need: ResourceRequirements) -> t.Opti
 
 
 def sums(blocks: t.Iterable[Block]) -> dict[str, int]:
-    """Bytes by resource."""
+    """The sum of the bytes of each resource."""
     sizes: dict[str, int] = {}
     for block in blocks:
         sizes[block.resource] = sizes.get(block.resource, 0) + block.size

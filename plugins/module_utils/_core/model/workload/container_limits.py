@@ -26,8 +26,8 @@ SCORE = "oom_score_adj"
 
 
 class ContainerLimits(NamedTuple):
-    """The wanted limits of a container. ``files``: the values of the files in its control group by file name, as shown() returns them.
-    ``score``: the oom_score_adj of its processes; None if the machine's memory is unknown.
+    """The wanted limits of a container. ``files``: for each file of the container's control group, the value in the form of shown().
+    ``score``: the oom_score_adj of the container's processes; None if the machine's memory is unknown.
     """
 
     files: t.Mapping[str, str]
@@ -72,12 +72,12 @@ def shown(file: str, text: str) -> str:
 
 
 def is_no_limit(file: str, value: str) -> bool:
-    """Whether a value changes nothing: no limit, or the default weight."""
+    """Whether a value is no limit, or the default weight."""
     return value == "max" or (file == unit_limits.FILES["CPUWeight"] and value == unit_limits.DEFAULT_WEIGHT)
 
 
 def written(file: str, value: str) -> str:
-    """The text that is written to a file for a value. The kernel returns the same text."""
+    """The text that is written to a file for a value; the kernel then shows the same text."""
     return f"max {unit_limits.PERIOD}" if file == unit_limits.FILES["CPUQuota"] and value == "max" else value
 
 

@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """The devices of a workload: which devices its containers get, and whether a grant can keep its devices.
 
-A running workload keeps its devices even if they are gone or unhealthy: an open device stays open, and the environment of a process or the
-devices of a container can no longer be changed.
+A running workload keeps its devices even if a device is gone or unhealthy: an open device stays open, and the environment of a process or
+the devices of a container can no longer be changed.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from .node_budget import NodeBudget, Refused
 from .resource_requirements import ResourceRequirements
 from .resources import Amounts
 
-LISTED = 8  # devices that a message names one by one
+LISTED = 8  # the most devices that a message names
 
 
 class DevicePool:
-    """The devices that a workload may be given: the free devices, and the devices of its grant ``before``.
+    """The devices that a workload may get: the free devices, and the devices of its grant ``before``.
 
-    Containers take from the pool in the order in which they start. A ``running`` workload keeps its devices.
+    Containers take devices from the pool in the order in which the containers start. A ``running`` workload keeps its devices.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class DevicePool:
                 )
 
     def why_few(self, resource: str, asked: int, able: int) -> str:
-        """A text: how many devices are missing, which workloads have some, and which devices cannot be given out."""
+        """A text: how many devices are missing, which workloads have devices, and which devices cannot be granted."""
         if resource not in self.budget.inputs.devices:
             return "no such resource is declared here: declare it in devices of the node's profile"
         devices = self.budget.inputs.devices[resource]
@@ -83,17 +83,17 @@ class DevicePool:
         return f"{asked - able} missing: {there}{holders}: ask for fewer, or {hint} (corral devices)"
 
     def had(self, container: str, resource: str) -> set[str]:
-        """The ids of the devices of a resource that a container had."""
+        """The ids of the devices of a resource that the container ``container`` had in the grant before."""
         return {one.id for one in self.before if (one.container, one.resource) == (container, resource)}
 
     def whole(self, need: ResourceRequirements, nodes: t.Sequence[int]) -> list[Demand]:
-        """The demands of the workload as a whole."""
+        """The demands for devices of the workload as a whole."""
         asked = dict(need.requests)
         kept = {name: {row.id for row in self.before if row.resource == name} for name in self.resources}
         return [row for name in self.resources for row in self.demand(name, asked[name], kept[name], set(), nodes)]
 
     def of_container(self, container: str, amounts: Amounts, nodes: t.Sequence[int]) -> list[Demand]:
-        """The demands of the next container."""
+        """The demands for devices of the next container."""
         demands = []
         for resource, count in amounts:
             reusable = self.reusable.get(resource, set())
@@ -103,7 +103,7 @@ class DevicePool:
     def demand(
         self, resource: str, count: int, had: t.Collection[str], reusable: t.Collection[str], nodes: t.Sequence[int]
     ) -> list[Demand]:
-        """The demand of a resource; empty if no device is needed. The demand of a running workload includes its devices."""
+        """The demand for devices of a resource; empty if no device is needed. The demand of a running workload includes its devices."""
         devices = self.budget.inputs.devices.get(resource, ())
         free = {one.id for one in self.free[resource]} | set(reusable)
         pinned = set(reusable)
@@ -117,7 +117,7 @@ class DevicePool:
         return [demand] if demand is not None else []
 
     def take(self, container: str, role: str, amounts: Amounts, nodes: t.Optional[t.Collection[int]]) -> None:
-        """Give the next container its devices. Raises Refused."""
+        """Choose the devices of the next container. Raises Refused."""
         devices = self.budget.inputs.devices
         for resource, count in amounts:
             reusable, had = self.reusable.setdefault(resource, set()), self.had(container, resource)
@@ -138,7 +138,7 @@ class DevicePool:
 
 
 def free_devices(budget: NodeBudget, resource: str, workload: str) -> list[Device]:
-    """The devices of a resource that can be given to a workload: healthy devices that no other workload has."""
+    """The devices of a resource that a workload can get: healthy devices that no other workload has."""
     devices = budget.inputs.devices.get(resource, ())
     return [one for one in devices if not one.unhealthy and not budget.devices.other_shares(one, workload)]
 
@@ -149,10 +149,10 @@ def followed(
     undeclared: t.Iterable[Device] = (),
     running: t.Container[str] = (),
 ) -> list[Grant]:
-    """The grants with the ids that their devices have now.
+    """The grants with the present ids of their devices.
 
-    A grant is for a device, not for its id: a changed match may find the device under another id, and a new CDI spec may give the id to
-    another device. ``undeclared`` are devices that no resource matches any more; only those of CDI specs are followed.
+    A grant is for a device, not for an id: a changed match may find the device under another id, and a new CDI spec may give the id to
+    another device. Of the ``undeclared`` devices, which no resource matches any more, only devices of CDI specs are followed.
     """
     known = {device.id: device for device in undeclared if device.cdi}
     known.update((device.id, device) for several in devices.values() for device in several)
@@ -166,7 +166,7 @@ def followed(
 
 
 class DeviceIds:
-    """The ids that granted devices have among the ``known`` devices of the node."""
+    """The present ids of granted devices, among the ``known`` devices of the node."""
 
     def __init__(self, granted: t.Sequence[Grant], known: t.Mapping[str, Device], running: t.Container[str]) -> None:
         self.known = known
@@ -181,16 +181,16 @@ class DeviceIds:
         self.files = {file for device in known.values() for file in device.files}
 
     def is_granted(self, device: Device, own: frozenset[str]) -> bool:
-        """Whether this device is granted under another identity than ``own``."""
+        """Whether ``device`` is granted under another identity than ``own``."""
         others = ((row, keys) for row, keys in self.rows if keys != own)
         return any(is_same(row, device) or not keys.isdisjoint(identity(device)) for row, keys in others)
 
     def now(self, workload: str, granted: GrantedDevice) -> GrantedDevice:
         """A granted device with its present id.
 
-        A device that is not found is gone, and keeps its id, with two exceptions: another granted device has that id now, or the workload
-        runs and a CDI spec has given that id to another device (the process uses the files of its own device). Then the id is the device's
-        address or file.
+        A device that is not found keeps its id, with two exceptions: another granted device now has this id, or the workload runs and a CDI
+        spec has given this id to another device (the process uses the files of the granted device). Then the id is the device's address or
+        file.
         """
         own, device = identity(granted), self.known.get(granted.id)
         if device is not None and is_still(own, device):
@@ -202,15 +202,15 @@ class DeviceIds:
             return granted
         if not (device.cdi and workload in self.running) and not self.is_granted(device, own):
             return granted
-        # A file that other devices have as well, such as a control file, is the last choice for an id.
+        # Other devices may have the same file, such as a control file: such a file is the last choice for an id.
         name = min(own, key=lambda key: (not PCI_ADDRESS.fullmatch(key), key in self.files, key))
         return granted._replace(id=name, keys=tuple(key for key in granted.keys if key != granted.id))
 
 
 def why_broken(budget: NodeBudget, grant: Grant, need: ResourceRequirements, *, running: bool, starting: bool) -> str:
-    """Why the devices of a grant cannot stay as they are; "" when they can.
+    """Why a grant cannot keep its devices; an empty string if the grant can keep its devices.
 
-    A workload that does not run also keeps devices that are gone or unhealthy, since they may come back. It does not start with them.
+    A workload that does not run also keeps gone or unhealthy devices, since a device may come back. No workload starts with such devices.
     """
     wanted = {(name, resource): count for name, dummy, amounts in need.devices for resource, count in amounts}
     have = collections.Counter((one.container, one.resource) for one in grant.devices)
@@ -229,13 +229,13 @@ def why_broken(budget: NodeBudget, grant: Grant, need: ResourceRequirements, *, 
 
 
 def why_lost(budget: NodeBudget, device: GrantedDevice) -> str:
-    """Why a granted device cannot be used; "" when it can."""
+    """Why a granted device cannot be used; an empty string for a device that can be used."""
     seen = next((one for one in budget.inputs.devices.get(device.resource, ()) if one.id == device.id), None)
     return "gone" if seen is None else f"unhealthy ({seen.unhealthy})" if seen.unhealthy else ""
 
 
 def devices_only(grant: Grant) -> Grant:
-    """The rest of a grant that ends before its workload stops: its devices. No other workload gets them until the stop."""
+    """The rest of a grant that ends before its workload stops: the devices, which no other workload gets until the stop."""
     resources = {one.resource for one in grant.devices}
     amounts = tuple(row for row in grant.requests if row[0] in resources)
     return Grant(
@@ -252,12 +252,12 @@ def devices_only(grant: Grant) -> Grant:
 
 
 def key_of(resource: str) -> str:
-    """The key of a workload that requests a resource."""
+    """The key of a workload with which the workload requests a resource."""
     return f'requests["{resource}"]'
 
 
 def named(ids: t.Iterable[str]) -> str:
-    """The ids as a list for a message, at most LISTED of them."""
+    """The ids as a list for a message; at most LISTED ids are named."""
     listed = sorted(set(ids))
     more = f" and {len(listed) - LISTED} more" if len(listed) > LISTED else ""
     return ", ".join(listed[:LISTED]) + more

@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """The grants of workloads: the data of the checkpoint, and the slices of grants.
 
-A grant is keyed by its workload. A grant that ends with a run also names that run (``instance``): a restart finds its grant again,
-and the end of an earlier run does not end the grant of a later run.
+Each workload has at most one grant. A grant that ends with a run also names this run (``instance``): a restart keeps the grant, and the end
+of an earlier run does not end the grant of a later run.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from .resources import Amounts, amount_text
 if t.TYPE_CHECKING:
     from .resource_requirements import ResourceRequirements
 
-# A slice at the top of the tree can be a partition: the kernel keeps all other processes out (cpuset.cpus.partition).
+# A slice at the top of the tree can be a partition (cpuset.cpus.partition): the kernel keeps all other processes off its CPUs.
 ISOLATED_SLICE = f"{EXCLUSIVE_PREFIX}isolated.slice"
-# Bytes by NUMA node and resource. After a reboot grants of memory are compared with these totals.
+# Bytes by NUMA node and resource. After a reboot Corral compares these totals with the machine's memory.
 Totals = t.Mapping[int, t.Mapping[str, int]]
-# Larger than any list of CPUs, nodes or grants that Corral writes.
+# More than the CPUs, NUMA nodes or grants of any list that Corral writes.
 ITEMS_LIMIT = 1 << 16
 NOT_OURS = (
     KeyError,
     TypeError,
     AttributeError,
     OverflowError,
-)  # the errors from reading data that Corral did not write
+)  # errors for data that Corral did not write
 
 
 class Grant(NamedTuple):
     """The resources granted to one workload.
 
-    ``cpus``: its exclusive CPUs; empty: it runs on the shared pool. ``containers``: the CPUs of each container of a pod, within ``cpus``.
-    ``mems``: the NUMA nodes that its memory is bound to (None: not bound). ``blocks``: the memory that was granted there. ``requests`` and
-    ``limits``: as granted. ``since``: seconds since the epoch. ``member``: its data for the tenant's quotas. ``unit``: its service; "" if
-    the workload is matched by container, pod or label.
+    ``cpus``: the exclusive CPUs (empty: the workload runs on the shared pool). ``containers``: the CPUs of each container of a pod, within
+    ``cpus``. ``mems``: the NUMA nodes to which the workload's memory is bound (None: not bound). ``blocks``: the memory granted on these
+    nodes. ``requests`` and ``limits``: as granted. ``since``: seconds since the epoch. ``member``: the workload's data for the tenant's
+    quotas. ``unit``: the workload's service (empty for a match by container, pod or label).
     """
 
     workload: str
@@ -67,7 +67,7 @@ class Grant(NamedTuple):
 
     @property
     def tenant(self) -> str:
-        """The name of the workload's tenant; "" without a tenant."""
+        """The name of the workload's tenant; an empty string without a tenant."""
         return self.member.tenant if self.member else ""
 
     @property
@@ -77,7 +77,7 @@ class Grant(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """All grants, and the memory of the NUMA nodes (bytes) when the grants were made."""
+    """All grants, and the memory of each NUMA node (bytes by resource) at the time of the grants."""
 
     grants: tuple[Grant, ...] = ()
     totals: Totals = types.MappingProxyType({})
@@ -92,12 +92,12 @@ def slice_of(workload: str, *, exclusive: bool, tenant: str = "") -> str:
 
 
 def slice_of_tenant(tenant: str) -> str:
-    """The name of the slice that holds a tenant's workloads on the shared pool."""
+    """The name of the slice in which a tenant's workloads run on the shared pool."""
     return f"{SHARED_PREFIX}{slice_name(tenant)}.slice"
 
 
 def workload_of(unit: str) -> t.Optional[str]:
-    """The workload or tenant of a slice (the names of both have the same form); None for any other unit."""
+    """The name of the workload or tenant to which a slice belongs (both kinds of names look the same); None for any other unit."""
     for prefix in (EXCLUSIVE_PREFIX, SHARED_PREFIX):
         if unit.startswith(prefix) and unit.endswith(".slice") and unit != ISOLATED_SLICE:
             within, dash, name = unit[len(prefix) : -len(".slice")].rpartition("-")
@@ -108,7 +108,7 @@ def workload_of(unit: str) -> t.Optional[str]:
 
 
 def is_workloads(unit: str) -> bool:
-    """Whether a slice belongs to a workload."""
+    """Whether a slice belongs to a workload or tenant."""
     return workload_of(unit) is not None
 
 
@@ -118,17 +118,17 @@ def is_exclusive(unit: str) -> bool:
 
 
 def exclusive(grants: t.Iterable[Grant]) -> CpuSet:
-    """The CPUs of all these grants."""
+    """The exclusive CPUs of all these grants."""
     return cpuset.EMPTY.union(*(grant.cpus for grant in grants))
 
 
 def persistent(grants: t.Iterable[Grant]) -> tuple[Grant, ...]:
-    """The grants that survive a reboot: those with ``hold: declared``."""
+    """The grants that survive a reboot: the grants with ``hold: declared``."""
     return tuple(grant for grant in grants if grant.hold == DECLARED)
 
 
 def why_redeclared(before: Grant, after: Grant) -> str:
-    """A text with the differences between the declarations of two grants of a workload."""
+    """A text: what differs between the declarations of two grants of a workload."""
     rows = [
         ("hold", before.hold, after.hold),
         ("tenant", before.tenant, after.tenant),
@@ -150,12 +150,12 @@ def undeclared_runs(granted: t.Iterable[Grant], needs: t.Iterable[ResourceRequir
 
 
 def renamed(undeclared: t.Iterable[Grant], needs: t.Iterable[ResourceRequirements]) -> list[Grant]:
-    """The grants whose units are now declared under another name."""
+    """The grants whose units the profile now declares under another name."""
     units = {need.workload.pattern for need in needs if need.workload.is_unit}
     return [grant for grant in undeclared if grant.unit in units]
 
 
-# The checkpoint's data
+# The data of the checkpoint
 
 
 def to_data(checkpoint: Checkpoint) -> dict[str, t.Any]:
@@ -165,7 +165,7 @@ def to_data(checkpoint: Checkpoint) -> dict[str, t.Any]:
 
 
 def grant_to_data(grant: Grant) -> dict[str, t.Any]:
-    """One grant as JSON data; CPUs and nodes are in the kernel's list format."""
+    """A grant as JSON data; CPUs and NUMA nodes are in the kernel's list format."""
     data = {
         **grant._asdict(),
         "cpus": cpuset.format(grant.cpus),
@@ -183,7 +183,7 @@ def grant_to_data(grant: Grant) -> dict[str, t.Any]:
 
 
 def from_data(data: t.Any) -> tuple[Checkpoint, tuple[str, ...]]:
-    """The checkpoint that to_data() wrote, without the grants that cannot be read, and what is wrong with each of these.
+    """The checkpoint that to_data() wrote, without unreadable grants, and a text for each unreadable grant.
 
     Raises ValueError if the data are no checkpoint, or if two grants have the same workload, CPU or device.
     """
@@ -211,7 +211,7 @@ def from_data(data: t.Any) -> tuple[Checkpoint, tuple[str, ...]]:
 def completed(kept: Checkpoint, others: t.Iterable[Grant]) -> Checkpoint:
     """The checkpoint with the grants of further workloads.
 
-    A further grant is left out if one of its CPUs is granted already, and loses the devices that are granted already.
+    A further grant is left out if one of its CPUs is granted already. It loses the devices that are granted already.
     """
     names, cpus = {grant.workload for grant in kept.grants}, exclusive(kept.grants)
     held = {device.id for grant in kept.grants for device in grant.devices}
@@ -233,9 +233,9 @@ def _grant(row: t.Any) -> Grant:
         requests=tuple(sorted((str(name), _whole(amount)) for name, amount in row["requests"].items())),
         limits=tuple(sorted((str(name), _whole(amount)) for name, amount in row["limits"].items())),
         since=_whole(row["since"]),
-        member=_member(row.get("member")),  # Earlier versions know no tenants.
+        member=_member(row.get("member")),  # An earlier version wrote no tenants.
         unit=_text(row.get("unit", "")),
-        devices=_devices(row.get("devices", [])),  # Earlier versions know no devices.
+        devices=_devices(row.get("devices", [])),  # An earlier version wrote no devices.
     )
 
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The kinds of patterns by which a workload is matched. gc_match.py compares containers of Podman with patterns of each kind."""
+"""The kinds of patterns that match workloads. gc_match.py compares containers of Podman with patterns of each kind."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ..values.records import NamedTuple
 
 
 class MatchKind(NamedTuple):
-    """A kind of pattern: ``key`` is its key in the match of a workload, ``members`` its key in the members of a tenant.
+    """A kind of pattern. ``key``: the kind's key in a workload's match. ``members``: the kind's key in a tenant's members.
 
-    ``is_unit``: it matches services of systemd. ``in_monitor``: the matched name is in the command line of a container's monitor (conmon);
-    names and labels of the other kinds are known only to the engine. ``has_containers``: the workload may declare its containers.
+    ``is_unit``: patterns match services of systemd. ``in_monitor``: the command line of a container's monitor (conmon) has the matched
+    name; names and labels of other kinds are known only to the engine. ``has_containers``: the workload may declare its containers.
     """
 
     key: str

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The node's budget: what can be granted, and how much of it is left.
+"""The node's budget: what can be granted, and how much is left.
 
-Allocatable = capacity − reserved, as in the kubelet. The requests of all admitted workloads together never exceed this amount.
+Allocatable = capacity − reserved, as in the kubelet. The requests of all admitted workloads together never exceed the allocatable amount.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ NO_POLICY = Policy("none")
 class AllocationInput(NamedTuple):
     """What can be granted: the effective profile on this machine.
 
-    ``memory``: the bytes that may be granted by node and resource. ``pids``: the number of tasks that may be granted (None: unknown).
-    ``kubelet``: a note on this node's kubelet, for refusals. On a node with a kubelet only CPUs that the kubelet gives to no pod
-    (``not_kubelets``) can be granted exclusively. ``taken``: CPUs of partitions that are not Corral's; no grant can have them.
-    ``requested``: CPUs that other unmanaged control groups request. A new grant gets them only if no other CPUs fit; the validator then
-    refuses the grant and names these control groups. ``devices``: the devices of each resource. ``undeclared``: granted devices that no
-    resource has any more. ``devices_elsewhere``: for each resource, notes on matching devices that an earlier resource has.
+    ``memory``: the bytes that may be granted, by node and resource. ``pids``: the number of tasks that may be granted (None: unknown).
+    ``kubelet``: a note on this node's kubelet, for refusals. ``not_kubelets``: the CPUs that the kubelet gives to no pod; with a kubelet,
+    no other CPUs can be granted exclusively. ``taken``: CPUs of partitions that are not Corral's; no grant can have these CPUs.
+    ``requested``: CPUs that other unmanaged control groups request; a new grant gets these CPUs only if no other CPUs fit, and the
+    validator then refuses the grant and names these control groups. ``devices``: the devices of each resource. ``undeclared``: granted
+    devices that no resource has any more. ``devices_elsewhere``: for each resource, notes on matching devices that an earlier resource has.
     """
 
     profile: Profile
@@ -60,23 +60,23 @@ class AllocationInput(NamedTuple):
 
     @property
     def policy(self) -> Policy:
-        """The topology manager's policy."""
+        """The policy of the topology manager."""
         return self.profile.topology or NO_POLICY
 
     @property
     def options(self) -> cpu_options.Options:
-        """The CPU manager's options."""
+        """The options of the CPU manager."""
         return self.profile.cpu.options if self.profile.cpu else cpu_options.DEFAULT
 
     @property
     def assignable(self) -> CpuSet:
-        """The CPUs that may be granted."""
+        """The CPUs that can be granted to workloads."""
         cpus = self.pools.allocatable - self.taken
         return cpus if self.not_kubelets is None else cpus & self.not_kubelets
 
 
 class Refused(Exception):
-    """A workload cannot have what it requests; the text says what is missing and what to do. ``value`` is the declared value, if any."""
+    """A workload cannot have what it requests. The text says what is missing and what to do; ``value`` is the declared value, if any."""
 
     def __init__(self, key: str, value: t.Optional[str], message: str) -> None:
         super().__init__(message)
@@ -85,7 +85,7 @@ class Refused(Exception):
 
 
 class NodeBudget:
-    """What is granted so far, and what is left of CPUs, devices and counted resources."""
+    """The grants so far, and what is left of CPUs, devices and counted resources."""
 
     def __init__(self, inputs: AllocationInput) -> None:
         self.inputs = inputs
@@ -93,14 +93,14 @@ class NodeBudget:
         self.given: dict[str, int] = {}
         self.free = inputs.assignable
         self.shared = inputs.pools.allocatable
-        self.left: dict[str, CpuSet] = {}  # CPUs of running workloads without a decision yet
-        self.devices = HeldDevices()  # also of workloads without a decision yet
+        self.left: dict[str, CpuSet] = {}  # CPUs of running workloads that wait for a decision
+        self.devices = HeldDevices()  # also of workloads that wait for a decision
         self.by_id: t.Optional[dict[str, Device]] = None
-        self.version = 0  # grows with each change
-        self._blocks: dict[tuple[frozenset[int], str], tuple[int, int]] = {}  # number of blocks, bytes
+        self.version = 0  # raised at each change of the budget
+        self._blocks: dict[tuple[frozenset[int], str], tuple[int, int]] = {}  # number of blocks and their bytes
 
     def reserve(self, grant: Grant) -> None:
-        """Charge a grant to the budget."""
+        """Add a grant to the budget."""
         self.grants[grant.workload] = grant
         self.version += 1
         self._count_blocks(grant, 1)
@@ -112,7 +112,7 @@ class NodeBudget:
         self.devices.give(grant.workload, grant.devices)
 
     def take_back(self, grant: Grant) -> None:
-        """Remove a charged grant from the budget."""
+        """Remove a grant from the budget."""
         del self.grants[grant.workload]
         self.version += 1
         self._count_blocks(grant, -1)
@@ -122,12 +122,12 @@ class NodeBudget:
         self.shared |= grant.cpus
 
     def free_beside_others(self, workload: str) -> CpuSet:
-        """The free CPUs that no unmanaged control group requests and no other running workload without a decision has."""
+        """The free CPUs without CPUs that unmanaged control groups request or that other running workloads without a decision have."""
         others = (cpus for name, cpus in self.left.items() if name != workload)
         return self.free.difference(self.inputs.requested, *others)
 
     def devices_by_id(self) -> dict[str, Device]:
-        """The devices of the node by their ids, also devices without a resource."""
+        """The devices of the node by their ids, including devices without a resource."""
         if self.by_id is None:
             several = (*self.inputs.devices.values(), self.inputs.undeclared)
             self.by_id = {device.id: device for devices in several for device in devices}
@@ -135,7 +135,7 @@ class NodeBudget:
 
     @property
     def blocks(self) -> list[Block]:
-        """All memory that is granted on NUMA nodes, summed by set of nodes and resource."""
+        """The memory granted on NUMA nodes, summed up for each set of nodes and each resource."""
         return [Block(nodes, resource, size) for (nodes, resource), (dummy, size) in self._blocks.items()]
 
     def block_holders(self) -> dict[str, tuple[Block, ...]]:
@@ -149,9 +149,9 @@ class NodeBudget:
                 self._blocks[block.nodes, block.resource] = (count + sign, size + sign * block.size)
 
     def check_totals(self, need: ResourceRequirements, before: t.Optional[Grant]) -> None:
-        """Raises Refused if the requests of all admitted workloads would exceed what the node can give.
+        """Raises Refused if the requests of all admitted workloads would exceed the allocatable amounts.
 
-        A workload keeps what it had, even if the node has less than before.
+        A workload keeps the amounts that it had, even if the node has less than before.
         """
         capacity = allocatable(self.inputs.pools, self.inputs.memory)
         had = dict(before.requests) if before else {}
@@ -178,20 +178,20 @@ class NodeBudget:
 
     @property
     def min_shared(self) -> int:
-        """The least number of CPUs that stay shared."""
+        """The smallest number of CPUs that must stay in the shared pool."""
         cpu = self.inputs.profile.cpu
         return cpu.min_shared if cpu else 1
 
     def shared_without(self, cpus: CpuSet) -> CpuSet:
-        """The CPUs of shared workloads if ``cpus`` were granted as well."""
+        """The CPUs for shared workloads if ``cpus`` were granted as well."""
         left = self.shared - cpus
         return left if self.inputs.pools.strict else left | self.inputs.pools.reserved
 
     def may_keep(self, cpus: CpuSet) -> bool:
         """Whether the shared pool stays large enough without the CPUs of an existing grant.
 
-        Offline CPUs count as shared here: a running workload does not lose its grant because CPUs are offline. For a new grant they do not
-        count.
+        Offline CPUs count as shared here: a running workload does not lose its grant because CPUs are offline. For a new grant only online
+        CPUs count.
         """
         left = self.shared_without(cpus)
         return bool(left) and len(left | self.inputs.topology.offline_present) >= self.min_shared
@@ -205,7 +205,7 @@ class NodeBudget:
 
 
 def allocatable(pools: Pools, memory: t.Mapping[int, t.Mapping[str, int]]) -> dict[str, int]:
-    """What may be granted, capacity − reserved, by resource; ``memory`` has the bytes by node and resource."""
+    """The allocatable amounts (capacity − reserved) by resource; ``memory`` has the bytes by node and resource."""
     amounts = {CPU: 1000 * len(pools.allocatable)}
     for table in memory.values():
         for resource, size in table.items():
@@ -214,10 +214,10 @@ def allocatable(pools: Pools, memory: t.Mapping[int, t.Mapping[str, int]]) -> di
 
 
 def counted(grant: Grant) -> Amounts:
-    """The part of a grant that is charged to the node's budget: its requests, and its limit of tasks."""
+    """The amounts of a grant that are charged to the node's budget: the requests, and the limit of tasks."""
     return (*grant.requests, *((name, amount) for name, amount in grant.limits if name == PIDS))
 
 
 def holders_text(resource: str, holders: t.Mapping[str, int]) -> str:
-    """How much each workload has: ``a has 4, b has 2``."""
+    """A text with the amount of each workload: ``a has 4, b has 2``."""
     return listed([f"{name} has {amount_text(resource, amount)}" for name, amount in sorted(holders.items())])

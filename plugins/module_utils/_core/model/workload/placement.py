@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The place of a workload: the topology manager chooses its NUMA nodes, then the workload or its containers get CPUs and devices."""
+"""Places a workload: the topology manager chooses NUMA nodes, then the workload or each of its containers gets CPUs and devices."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ANYWHERE = Affinity(None, True, True, ())
 
 
 class Placement(NamedTuple):
-    """The NUMA nodes of a workload, its CPUs, the CPUs of each container of a pod, and its devices."""
+    """The NUMA nodes of a workload (``affinity``), its CPUs, the CPUs of each container of a pod, and its devices."""
 
     affinity: Affinity
     cpus: CpuSet = cpuset.EMPTY
@@ -43,11 +43,11 @@ class Placement(NamedTuple):
 def place(
     budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Grant], *, running: bool = False
 ) -> Placement:
-    """The nodes, CPUs and devices for a need. The workload keeps what it had as far as possible; while ``running`` it keeps all its
-    devices.
+    """The nodes, CPUs and devices for a need. The workload keeps its former CPUs and devices as far as possible; while ``running`` it keeps
+    all its devices.
 
-    The first choice is free CPUs on the NUMA nodes of its former CPUs, the second is free CPUs on any node, the last is CPUs that other
-    workloads still run on. Raises Refused.
+    The first choice is free CPUs on the NUMA nodes of the former CPUs, the second choice free CPUs on any node. The last choice also has
+    CPUs on which other workloads still run. Raises Refused.
     """
     everything, beside = budget.free, budget.free_beside_others(need.workload.name)
     for free in (beside & near_cpus(budget, before), beside):
@@ -63,7 +63,7 @@ def place(
 
 
 def near_cpus(budget: NodeBudget, before: t.Optional[Grant]) -> CpuSet:
-    """All CPUs of the NUMA nodes on which a workload can keep CPUs; empty if it can keep no CPU, and under the topology policy none."""
+    """All CPUs of the NUMA nodes on which a workload can keep CPUs; empty without such CPUs, and under the topology policy "none"."""
     kept = (before.cpus & budget.free) if before else cpuset.EMPTY
     if not kept or budget.inputs.policy.name == "none":
         return cpuset.EMPTY
@@ -73,7 +73,7 @@ def near_cpus(budget: NodeBudget, before: t.Optional[Grant]) -> CpuSet:
 def place_among(
     budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Grant], *, running: bool
 ) -> Placement:
-    """The result of place(), but with no preference among the CPUs that are free in the budget. Raises Refused."""
+    """The result of place(), but without a preference among the CPUs that are free in the budget. Raises Refused."""
     kept = (before.cpus & budget.free) if before else cpuset.EMPTY
     pool = device_pool(budget, need, before, running=running)
     if need.qos != qos.GUARANTEED and pool is None:
@@ -85,23 +85,23 @@ def place_among(
     try:
         return place_each(budget, need, pool)
     except Refused:
-        # An init container that was placed first may leave no room for the others: place the pod as a whole.
+        # An init container that was placed first may leave no room for the other containers: place the pod as a whole.
         return place_whole(budget, need, device_pool(budget, need, before, running=running), kept)
 
 
 def device_pool(
     budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Grant], *, running: bool
 ) -> t.Optional[DevicePool]:
-    """The devices that a workload may be given; None if it requests no devices. Raises Refused."""
+    """The devices that a workload may get; None if the workload requests no devices. Raises Refused."""
     if not need.devices:
         return None
-    from . import device_placement  # A node on which no workload has devices does not load it.
+    from . import device_placement  # A node without devices for workloads does not load this module.
 
     return device_placement.DevicePool(budget, need, before, running=running)
 
 
 def members_of(need: ResourceRequirements) -> tuple[tuple[Container, int], ...]:
-    """The containers that are placed one by one, each with its number of exclusive CPUs."""
+    """The containers that are placed one after the other, each with its number of exclusive CPUs."""
     if need.containers or not need.devices:
         return need.containers
     return tuple((container, 0) for container in need.workload.containers)
@@ -122,7 +122,7 @@ def place_whole(
 
 
 def check_cpus(budget: NodeBudget, need: ResourceRequirements) -> None:
-    """Raises Refused if too few CPUs are left, or whole cores cannot make up the number of CPUs."""
+    """Raises Refused if too few CPUs are left, or if the number of CPUs does not fit whole cores."""
     asked = need.cpus
     left = len(budget.free)
     if asked > left:
@@ -149,7 +149,7 @@ def numa_nodes(budget: NodeBudget) -> list[int]:
 def affinity_of(
     budget: NodeBudget, need: ResourceRequirements, cpus: int, kept: CpuSet, of_devices: t.Sequence[Demand] = ()
 ) -> Affinity:
-    """The NUMA nodes that the topology manager chooses. Raises Refused."""
+    """The NUMA nodes that the topology manager chooses for the requested resources. Raises Refused."""
     policy = budget.inputs.policy
     if policy.name == "none":
         return ANYWHERE
@@ -184,7 +184,7 @@ def affinity_of(
 
 
 def usable(budget: NodeBudget, free: CpuSet) -> CpuSet:
-    """The free CPUs that may be given out; with full-pcpus-only these are the CPUs of cores that are free as a whole."""
+    """The CPUs of ``free`` that can be granted; with full-pcpus-only the CPUs of cores that are free as a whole."""
     if not budget.inputs.options.full_pcpus_only:
         return free
     cores = budget.inputs.topology.cores
@@ -192,7 +192,7 @@ def usable(budget: NodeBudget, free: CpuSet) -> CpuSet:
 
 
 def sockets(budget: NodeBudget) -> t.Optional[dict[int, int]]:
-    """The socket of each NUMA node that has CPUs; None unless CPUs are aligned to sockets."""
+    """The socket of each NUMA node with CPUs; None without the option align-by-socket."""
     if not budget.inputs.options.align_by_socket:
         return None
     return {info.numa: info.socket for info in budget.inputs.view.cpus.values()}
@@ -201,7 +201,7 @@ def sockets(budget: NodeBudget) -> t.Optional[dict[int, int]]:
 def take_all(
     budget: NodeBudget, need: ResourceRequirements, affinity: Affinity, kept: CpuSet
 ) -> tuple[CpuSet, tuple[tuple[str, CpuSet], ...]]:
-    """The CPUs of the whole workload, and the CPUs of each of its containers."""
+    """The CPUs of the whole workload, and for a pod the CPUs of each container."""
     if not need.cpus:
         return cpuset.EMPTY, ()
     cpus = take(budget, budget.free, need.cpus, affinity, kept)
@@ -211,11 +211,11 @@ def take_all(
 
 
 def take(budget: NodeBudget, free: CpuSet, count: int, affinity: Affinity, kept: CpuSet = cpuset.EMPTY) -> CpuSet:
-    """``count`` of the free CPUs. The workload keeps its former CPUs (``kept``) as far as they fit. Raises Refused."""
+    """``count`` of the free CPUs, with as many of the workload's former CPUs (``kept``) as fit. Raises Refused."""
     options = budget.inputs.options
     near = kept & machine_cpus(budget, affinity.nodes) if affinity.nodes is not None else kept
     if options.full_pcpus_only:
-        # The former cores as a whole: a sibling CPU may have been offline.
+        # Prefer the former cores as a whole: a sibling CPU may have been offline.
         closed = budget.inputs.topology.siblings_of(near)
         near = closed if closed <= free | near else usable(budget, near)
     try:
@@ -232,7 +232,7 @@ def take(budget: NodeBudget, free: CpuSet, count: int, affinity: Affinity, kept:
 
 
 def take_more(budget: NodeBudget, free: CpuSet, count: int, affinity: Affinity, near: CpuSet) -> CpuSet:
-    """``count`` CPUs with as many of ``near`` as possible. If that is not possible: ``count`` of all free CPUs. Raises ValueError."""
+    """``count`` CPUs with as many CPUs of ``near`` as possible; if this fails, ``count`` of all free CPUs. Raises ValueError."""
     options = budget.inputs.options
     try:
         if len(near) >= count:
@@ -244,7 +244,7 @@ def take_more(budget: NodeBudget, free: CpuSet, count: int, affinity: Affinity, 
 
 
 def machine_cpus(budget: NodeBudget, nodes: t.Optional[frozenset[int]]) -> CpuSet:
-    """All CPUs of some NUMA nodes."""
+    """All CPUs of the NUMA nodes ``nodes``."""
     by_node = budget.inputs.topology.node_cpus()
     return cpuset.EMPTY.union(*(by_node.get(node, cpuset.EMPTY) for node in nodes or ()))
 
@@ -262,7 +262,7 @@ def shared_out(budget: NodeBudget, need: ResourceRequirements, cpus: CpuSet) -> 
 
 
 def place_each(budget: NodeBudget, need: ResourceRequirements, pool: t.Optional[DevicePool]) -> Placement:
-    """The placement of each container on its own NUMA nodes, as in the kubelet. Later containers use the CPUs of init containers again."""
+    """The placement of each container on NUMA nodes of its own, as in the kubelet. Later containers reuse the CPUs of init containers."""
     free, reusable, placed = budget.free, cpuset.EMPTY, []
     nodes: set[int] = set()
     devices = {name: amounts for name, dummy, amounts in need.devices}
@@ -290,7 +290,7 @@ def place_each(budget: NodeBudget, need: ResourceRequirements, pool: t.Optional[
 
 
 def memory_demand(inputs: AllocationInput, need: ResourceRequirements) -> dict[str, int]:
-    """The memory and hugepages that NUMA nodes must have for a workload; empty unless it is Guaranteed and the policy is static."""
+    """The memory and hugepages that the chosen NUMA nodes must have; empty unless the workload is Guaranteed and the policy static."""
     if need.qos != qos.GUARANTEED or inputs.profile.memory.policy != STATIC:
         return {}
     return {name: amount for name, amount in need.requests if name == MEMORY or name.startswith(HUGEPAGES)}
@@ -307,7 +307,7 @@ def requests_text(need: ResourceRequirements) -> str:
 
 
 def distances(topology: Topology) -> t.Optional[topology_manager.Distances]:
-    """The NUMA distances by node; None if the kernel does not report them."""
+    """The NUMA distances by node; None if the kernel does not report distances."""
     if topology.distances is None or topology.distance_nodes is None:
         return None
     return topology_manager.distances_of(topology.distance_nodes, topology.distances)

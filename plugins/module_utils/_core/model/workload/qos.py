@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The QoS class of a workload and what follows from it: OOM score, CPU shares and weight, CPU quota (kubelet 1.36).
+"""The QoS class of a workload and the values that follow from it: OOM score, CPU shares and weight, CPU quota (kubelet 1.36).
 
 Requests and limits are plain integers by resource: ``cpu`` in thousandths of a CPU, all other resources in bytes.
 """
@@ -18,7 +18,7 @@ GUARANTEED = "Guaranteed"
 BURSTABLE = "Burstable"
 BEST_EFFORT = "BestEffort"
 
-COMPUTE = frozenset({CPU, MEMORY})  # the only resources that decide on the QoS class
+COMPUTE = frozenset({CPU, MEMORY})  # only these resources determine the QoS class
 
 GUARANTEED_OOM_SCORE_ADJ = -997
 BESTEFFORT_OOM_SCORE_ADJ = 1000
@@ -34,10 +34,10 @@ Resources = t.Mapping[str, int]
 
 
 def qos_class(containers: t.Iterable[tuple[Resources, Resources]]) -> str:
-    """The class of a workload whose containers have these (requests, limits).
+    """The QoS class of a workload; ``containers`` has the requests and the limits of each container.
 
-    A workload is Guaranteed if every container has limits for CPU and memory, and requests that equal them. If only a limit is given, the
-    API uses it as the request too; the caller must do the same. Pass the resources of a pod as a whole as one container.
+    A workload is Guaranteed if every container has limits for CPU and memory, and requests equal to these limits. If only a limit is given,
+    the API uses the limit as the request too; the caller must do the same. Pass the resources of a pod as a whole as one container.
     """
     requests, limits = dict.fromkeys(COMPUTE, 0), dict.fromkeys(COMPUTE, 0)
     all_limited = True
@@ -60,11 +60,11 @@ def oom_score_adj(
     share: int = 0,
     main_request: int | None = None,
 ) -> int:
-    """oom_score_adj of a container, from -1000 (never killed) to 1000. The kernel kills the highest score first.
+    """oom_score_adj of a container, from -1000 (never killed) to 1000. The kernel first kills the process with the highest score.
 
-    ``request`` is the container's memory and ``capacity`` the machine's. ``share`` is the part of the pod's own request beyond its
-    containers' requests, divided by the number of containers. ``main_request``, for a sidecar, is the smallest request of the main
-    containers: the sidecar is to live at least as long as the main containers.
+    ``request``: the container's memory request. ``capacity``: the machine's memory. ``share``: the part of the pod's own request that
+    exceeds its containers' requests, divided by the number of containers. ``main_request``: for a sidecar, the smallest request of the main
+    containers; the sidecar is to live at least as long as the main containers.
     """
     if node_critical or qos == GUARANTEED:
         return GUARANTEED_OOM_SCORE_ADJ
@@ -77,17 +77,17 @@ def oom_score_adj(
 
 
 def cpu_shares(milli: int) -> int:
-    """cpu.shares (cgroup v1) for a request."""
+    """The value of cpu.shares (cgroup v1) for a request."""
     return min(MAX_SHARES, max(MIN_SHARES, milli * SHARES_PER_CPU // MILLI_CPU_TO_CPU))
 
 
 def cpu_weight(shares: int) -> int:
-    """cpu.weight (cgroup v2) for shares: 2…262144 become 1…10000."""
+    """The value of cpu.weight (cgroup v2) for cpu.shares: 2…262144 become 1…10000."""
     return 1 + (min(MAX_SHARES, max(MIN_SHARES, shares)) - MIN_SHARES) * 9999 // (MAX_SHARES - MIN_SHARES)
 
 
 def cpu_quota(milli: int, period_us: int = QUOTA_PERIOD) -> int | None:
-    """The µs of CPU time per period for a limit; None without a limit.
+    """The quota for a limit: µs of CPU time per period; None without a limit.
 
     The kernel refuses less than a millisecond. A workload with exclusive CPUs needs no quota (kubernetes#70585).
     """

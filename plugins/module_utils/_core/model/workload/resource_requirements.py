@@ -19,10 +19,10 @@ STATIC = "static"
 
 
 class ResourceRequirements(NamedTuple):
-    """What a workload needs. ``cpus``: the number of exclusive CPUs (0: it shares). ``containers``: each container of a pod with its number
-    of exclusive CPUs, in the order in which they start. ``requests`` and ``limits``: the amounts of the whole workload, for a pod at its
-    peak. ``note``: why a Guaranteed workload runs on the shared pool. ``member``: its data for the tenant's quotas. ``barred``: why no
-    tenant admits it.
+    """What a workload needs. ``cpus``: the number of exclusive CPUs (0: the workload runs on the shared pool). ``containers``: each
+    container of a pod with its number of exclusive CPUs, in the order in which the containers start. ``requests`` and ``limits``: the
+    amounts of the whole workload, for a pod at its peak. ``note``: why a workload that asks for one CPU or more runs on the shared pool.
+    ``member``: the workload's data for the tenant's quotas. ``barred``: why no tenant admits the workload.
     """
 
     workload: Workload
@@ -37,7 +37,7 @@ class ResourceRequirements(NamedTuple):
 
     @property
     def tenant(self) -> str:
-        """The name of the workload's tenant; "" without a tenant."""
+        """The name of the workload's tenant; an empty string without a tenant."""
         return self.member.tenant if self.member else ""
 
     @property
@@ -57,14 +57,14 @@ class ResourceRequirements(NamedTuple):
 
     @property
     def device_resources(self) -> list[str]:
-        """The requested resources that are devices, each once."""
+        """The requested resources that are devices, without duplicates."""
         return sorted({row[0] for *dummy, amounts in self.devices for row in amounts})
 
 
 def of(
     workload: Workload, cpu_policy: str, default_pids: t.Optional[int], member: t.Optional[Member] = None
 ) -> ResourceRequirements:
-    """What a workload needs under a CPU manager policy; ``default_pids`` is its limit of tasks if it declares none."""
+    """What a workload needs under a CPU manager policy. ``default_pids`` is the limit of tasks for a workload that declares no limit."""
     members = workload.containers or (Container("", APP, workload.requests, workload.limits),)
     requests = amounts_of([(one.role, dict(one.requests)) for one in members])
     limits = limits_of(members)
@@ -84,14 +84,14 @@ def of(
         note = "not a whole number of CPUs: it runs on the shared pool, as in the kubelet"
         if workload.containers:
             note = "a container of it asks for a part of a CPU: the whole pod runs on the shared pool"
-        # A workload that asks for less than one CPU expects no exclusive CPU: no note.
+        # A workload that asks for less than one CPU does not expect an exclusive CPU, so there is no note.
         return need._replace(note=note if max(own) >= 1000 else "")
     containers = tuple((one, milli // 1000) for one, milli in zip(members, own))
     return need._replace(cpus=requests[CPU] // 1000, containers=containers)
 
 
 def without_memory(workload: Workload) -> str:
-    """The note on a workload that would have exclusive CPUs if it limited its memory; "" for any other workload."""
+    """The note for a workload that would have exclusive CPUs with a limit of memory; an empty string for any other workload."""
     amounts, asked = dict(workload.limits), dict(workload.requests)
     cpus = amounts.get(CPU, 0)
     if workload.containers or MEMORY in amounts or not cpus or cpus % 1000 or asked.get(CPU, cpus) != cpus:
@@ -100,7 +100,7 @@ def without_memory(workload: Workload) -> str:
 
 
 def amounts_of(members: t.Sequence[tuple[str, t.Mapping[str, int]]]) -> dict[str, int]:
-    """The amounts by resource that the containers of a pod need at the peak.
+    """The amounts by resource that the containers of a pod need at the pod's peak.
 
     Apps and sidecars run together; an init container runs with the sidecars that started before it (kubelet 1.36, resource helpers'
     PodRequests).
@@ -123,7 +123,7 @@ def amounts_of(members: t.Sequence[tuple[str, t.Mapping[str, int]]]) -> dict[str
 def limits_of(members: t.Sequence[Container]) -> dict[str, int]:
     """The limits of the whole workload for resources that every container limits: a container without a limit may use everything.
 
-    Hugepages and devices are always limited: a container has only those that it requests (kubelet 1.36, HugePageLimits of a pod's cgroup).
+    Hugepages and devices are always limited: a container has only what it requests (kubelet 1.36, HugePageLimits of a pod's cgroup).
     """
     limited = [set(dict(one.limits)) for one in members]
     common = set.intersection(*limited)

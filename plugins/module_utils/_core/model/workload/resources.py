@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The resources that workloads are given, and amounts of them: CPUs in thousandths, memory and hugepages in bytes, tasks, devices."""
+"""The resources that workloads can have, and their amounts: CPUs in thousandths, memory and hugepages in bytes, tasks, devices."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Amounts = tuple[tuple[str, int], ...]
 
 
 def is_device(resource: str) -> bool:
-    """Whether a resource is a device: its name has a domain, like the extended resources of Kubernetes."""
+    """Whether a resource is a device: its name contains a domain, like the extended resources of Kubernetes."""
     return "/" in resource
 
 
 def hugepages(size_kib: int) -> str:
-    """The resource of a page size: 2048 → ``hugepages-2Mi``."""
+    """The name of the resource for a page size: 2048 → ``hugepages-2Mi``."""
     return f"{HUGEPAGES}{sizes.page_text(size_kib)}"
 
 
@@ -31,20 +31,20 @@ def page_bytes(resource: str) -> int:
 
 
 def amount_text(resource: str, amount: int) -> str:
-    """An amount exactly, as a profile writes it: ``1500m``, ``2``, ``512Mi``."""
+    """An amount as a profile writes it, without rounding: ``1500m``, ``2``, ``512Mi``."""
     if resource == CPU:
         return f"{amount}m" if amount % 1000 else str(amount // 1000)
     return str(amount) if resource == PIDS or is_device(resource) else sizes.size_text(amount)
 
 
 def about(resource: str, amount: int) -> str:
-    """An amount for display: bytes rounded down."""
+    """An amount for display, with bytes rounded down."""
     whole = resource in (CPU, PIDS) or is_device(resource)
     return amount_text(resource, amount) if whole else sizes.about_text(amount)
 
 
 def shown(resource: str, amount: int) -> str:
-    """An amount for display: bytes in Mi or Gi with at most two places, other amounts unchanged."""
+    """An amount for display: bytes in Ki, Mi or Gi with at most two decimals, other amounts unchanged."""
     if resource != MEMORY and not resource.startswith(HUGEPAGES):
         return str(amount)
     for unit, size in (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)):

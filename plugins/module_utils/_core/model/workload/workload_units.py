@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The units of a workload, as text: its slice, the drop-in of its unit, and the unit that holds its grant."""
+"""The units of a workload, as text: its slice, the drop-in of its unit, and the unit that asks for its grant."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ from ..systemd.unit_property import ETC
 from .resource_requirements import ResourceRequirements
 
 NAME = "workloads"
-# The name of a second drop-in of a workload's unit. Under the first name, an instance's file would hide its template's.
+# The name of a second drop-in of a workload's unit. Under the name of the first drop-in, an instance's file would hide its template's file.
 EARLIER_NAME = "earlier-name"
 GRANT_UNIT = f"{ETC}/corral-grant@.service"
-GRANT_UNITS = "corral-grant@*.service"  # a pattern for the loaded units
+GRANT_UNITS = "corral-grant@*.service"  # a pattern for the loaded units of this template
 REGRANT_UNIT = f"{ETC}/corral-regrant@.service"
 REGRANT_UNITS = "corral-regrant@*.service"
-# The beginning of a path: the file exists while a workload has a grant, and systemd does not start the unit without it.
+# The beginning of a file's path. The file exists while a workload has a grant; without the file systemd does not start the unit.
 GRANTED = "/run/corral/granted-"
-LONGEST_NAME = 255  # of a unit (UNIT_NAME_MAX) and of a file
+LONGEST_NAME = 255  # of the name of a unit (UNIT_NAME_MAX) and of a file
 
 
 def grant_unit(workload: str) -> str:
-    """The unit that is active from before a workload's start until after its stop."""
+    """The unit that asks for a workload's grant and releases the grant; active from before the workload's start until after its stop."""
     return f"corral-grant@{slice_name(workload)}.service"
 
 
 def regrant_unit(workload: str) -> str:
-    """The unit that asks for a grant before a workload's start if the unit of grant_unit() is active without a grant."""
+    """The unit that asks for a grant before a workload's start, in case the unit of grant_unit() is active without a grant."""
     return f"corral-regrant@{slice_name(workload)}.service"
 
 
 def granted_file(workload: str) -> str:
-    """The file that exists while a workload has a grant for its unit."""
+    """The path of a file that exists while a workload has a grant for its unit."""
     return f"{GRANTED}{slice_name(workload)}"
 
 
 def unit_file(workload: str) -> str:
-    """The file of a template's instance, named after the unit; it exists since the instance's first grant.
+    """The path of the file of a template's instance, named after the unit; the file exists since the instance's first grant.
 
     systemd ignores an assertion about a file name that is too long. This name is always short enough.
     """
@@ -54,7 +54,7 @@ def unit_file(workload: str) -> str:
 
 
 def name_problem(workload: str) -> str:
-    """Why this instance of a template cannot have a slice and a unit that holds its grant; "" if the name allows both."""
+    """Why an instance of a template cannot have a slice and a unit for its grant; an empty string if the name allows both."""
     if workload.count("@") > 1:
         return "has a second @ in its name, and no slice can have that: write \\x40, as systemd-escape(1) does"
     over = len(regrant_unit(workload)) - LONGEST_NAME
@@ -62,10 +62,10 @@ def name_problem(workload: str) -> str:
 
 
 def slice_text(need: ResourceRequirements, unit: str, limits: t.Mapping[str, str]) -> str:
-    """The drop-in of a workload's slice."""
+    """The text of the drop-in of a workload's slice."""
     lines = []
     for name, value in limits.items():
-        # A list adds up over drop-ins, so it begins with an empty assignment.
+        # A list adds up over drop-ins, so an empty assignment comes first.
         lines += ["AllowedMemoryNodes="] if name == "AllowedMemoryNodes" else []
         lines.append(f"{name}={value}")
     return unit_text(("Unit", [f"Description={described(unit)} ({need.qos})"]), ("Slice", lines))
@@ -74,8 +74,8 @@ def slice_text(need: ResourceRequirements, unit: str, limits: t.Mapping[str, str
 def earlier_name_text(workload: str) -> str:
     """The drop-in of a running unit whose workload was renamed since its start and has its grant under the earlier name.
 
-    Without Wants= systemd would stop the unit of that grant at the next daemon-reload (StopWhenUnneeded=). With Requires= the next start of
-    the workload would depend on that unit.
+    Without Wants= systemd would stop the grant's unit at the next daemon-reload (StopWhenUnneeded=). With Requires= the next start of the
+    workload would depend on the grant's unit.
     """
     return unit_text(("Unit", [f"Wants={grant_unit(workload)}"]))
 
@@ -88,7 +88,7 @@ def unit_dropin(
     exclusive: bool,
     devices: t.Sequence[str] = (),
 ) -> str:
-    """The drop-in of a workload's unit. With ``hold: running`` the unit does not start unless its grant is admitted.
+    """The drop-in of a workload's unit. With ``hold: running`` the unit does not start unless the workload has a grant.
 
     ``devices`` are the lines for granted devices (device_delivery.unit_lines).
     """
@@ -97,11 +97,11 @@ def unit_dropin(
     name = need.workload.name
     holder, again, granted = grant_unit(name), regrant_unit(name), granted_file(name)
     if need.workload.is_template:
-        # Each instance has a slice that is named after it (systemd.unit(5), specifiers).
+        # The slice of each instance is named after the instance (systemd.unit(5), specifiers).
         holder, again, slice_unit = (re.sub(r"(\.[a-z]+)$", r"%i\1", unit) for unit in (holder, again, slice_unit))
         granted += "%i"
     if need.workload.hold == RUNNING:
-        # systemd looks for the file at each start: without a grant the unit does not run, whatever ended the grant.
+        # systemd checks the file at each start: without a grant the unit does not run, for whatever reason the grant ended.
         units = [line for unit in (holder, again) for line in (f"Requires={unit}", f"After={unit}")]
         files = [granted, f"{GRANTED}%N"] if need.workload.is_template else [granted]
         sections = [("Unit", [*units, *(f"AssertPathExists={file}" for file in files)])]
@@ -115,20 +115,20 @@ def unit_dropin(
 
 
 def grant_unit_text() -> str:
-    """The template of the units that hold grants.
+    """The template of the units that ask for grants and release grants (see grant_unit()).
 
-    A unit that holds a grant runs on the reserved CPUs and asks for the grant before the workload starts. It stays active while the
-    workload needs it, through restarts, and releases the grant after the workload's stop. A refusal does not fail the workload's unit, so
-    that Restart= does not try again and again.
+    Such a unit runs on the reserved CPUs and asks for the grant before the workload starts. The unit stays active while the workload needs
+    it, through restarts, and releases the grant after the workload's stop. A refusal does not fail the workload's unit, so Restart= does
+    not try again and again.
     """
-    # STATE_PATHS contains /run, also for the CDI specs of containers.
+    # STATE_PATHS contains /run, which is also needed for the CDI specs of containers.
     return HEADER + GRANT_TEXT.format(corral=LAUNCHER) + confined(f"/etc/systemd {STATE_PATHS}")
 
 
 def regrant_unit_text() -> str:
-    """The template of the units that ask for a grant again.
+    """The template of the units that ask for a grant again (see regrant_unit()).
 
-    The unit that holds the grant asks only once while it is active. Since then the grant may have ended by a release, or by a profile that
+    The unit of grant_unit() asks only once while it is active. Since then the grant may have ended by a release, or by a profile that
     reserves the CPUs. If there is a grant, systemd starts no process.
     """
     return HEADER + REGRANT_TEXT.format(corral=LAUNCHER, granted=GRANTED) + confined(f"/etc/systemd {STATE_PATHS}")
