@@ -13,12 +13,12 @@ from .files import Host
 
 
 def user_id(host: Host, number: t.Optional[int], name: t.Optional[str]) -> t.Optional[int]:
-    """The uid of a profile's ``number`` or ``name``; None without both, and for a name that the node does not know."""
+    """The uid for the ``number`` or ``name`` in a profile; None if both are None, or if the node has no user of this name."""
     return number if name is None else lookup(host, "/etc/passwd", name)
 
 
 def group_id(host: Host, number: t.Optional[int], name: t.Optional[str]) -> t.Optional[int]:
-    """The gid of a profile's ``number`` or ``name``; None without both, and for a name that the node does not know."""
+    """The gid for the ``number`` or ``name`` in a profile; None if both are None, or if the node has no group of this name."""
     return number if name is None else lookup(host, "/etc/group", name)
 
 
@@ -29,7 +29,7 @@ def user_name(host: Host, number: int) -> str:
 
 
 def lookup(host: Host, path: str, name: str) -> t.Optional[int]:
-    """The id of ``name``: the third field of its line in ``path`` (passwd(5), group(5)), else from other_sources()."""
+    """The id of the user or group ``name``, from the file ``path`` (passwd(5), group(5)), else from other_sources()."""
     for line in (host.read(path) or "").splitlines():
         fields = line.split(":")
         if fields[0] == name and len(fields) > 2 and fields[2].isdecimal():
@@ -38,7 +38,7 @@ def lookup(host: Host, path: str, name: str) -> t.Optional[int]:
 
 
 def other_sources(host: Host, database: str, name: str) -> t.Optional[int]:
-    """The id of a live node's account that ``database`` (/etc/passwd, /etc/group) lacks, by nsswitch.conf(5); None for an unknown name."""
+    """The id of an account that the file ``database`` lacks, by nsswitch.conf(5); None for an unknown name, and if the node is not live."""
     number = None
     if host.live:
         import grp

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Reading control groups, of either version (kernel: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/).
+"""Reads control groups of cgroup v1 and v2 (kernel: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/).
 
 systemd has one tree of units. In v2 this tree is in one hierarchy. v1 has one hierarchy for each controller, and the hierarchy
 name=systemd, which only groups processes; in hybrid mode systemd keeps name=systemd beside v2.
@@ -21,12 +21,12 @@ from .files import Host
 
 ROOT = "/sys/fs/cgroup"
 CPUSETS = f"{ROOT}/cpuset"
-# The files of every control group of v1. Any other name is a file of a controller, or a control group.
+# The files of every control group of v1. Any other name in a control group is a file of a controller, or an inner control group.
 FILES_V1 = frozenset({"cgroup.clone_children", "cgroup.procs", "notify_on_release", "tasks"})
 
 
 class Cpus(NamedTuple):
-    """``requested``: cpuset.cpus (None: no such file; empty: never set); ``effective``: the CPUs in force."""
+    """The CPUs of a control group. ``requested``: cpuset.cpus (None: no such file; empty: never set). ``effective``: the CPUs in force."""
 
     requested: t.Optional[frozenset[int]]
     effective: t.Optional[frozenset[int]]
@@ -43,7 +43,7 @@ def units(host: Host) -> str:
 
 
 def path_of(unit: str, root: str = ROOT) -> str:
-    """The control group of a top-level scope or of any slice, in the hierarchy with this root."""
+    """The path of the control group of a unit (a top-level scope, or any slice) in the hierarchy at ``root``."""
     return f"{root}/{group_of(unit)}"
 
 
@@ -68,7 +68,7 @@ def cpus_at(host: Host, path: str) -> Cpus:
 
 
 def exclusive(host: Host, path: str) -> frozenset[int]:
-    """The exclusive CPUs of a control group (kernel 6.7 and later): no sibling can be a partition with them."""
+    """The exclusive CPUs of a control group (kernel 6.7 and later): no sibling with one of these CPUs can be a partition."""
     return cpu_list(host.read(f"{path}/cpuset.cpus.exclusive")) or frozenset()
 
 
@@ -90,7 +90,7 @@ def partition(host: Host, unit: str) -> t.Optional[str]:
 
 
 def cpu_list(text: t.Optional[str]) -> t.Optional[frozenset[int]]:
-    """The CPUs of a kernel CPU list; None without a text, or for a text that is no list."""
+    """The CPUs of a kernel CPU list; None if ``text`` is None or no list."""
     if text is None:
         return None
     try:
@@ -116,12 +116,12 @@ def service_runs(host: Host, service: str) -> bool:
     return populated_at(host, service_group(host, service))
 
 
-# Beginnings of the names of slices for pods, users and workloads of Corral: their many inner slices hold no system service.
+# Slices whose names begin with these words belong to pods, users and Corral's workloads, and contain no system service.
 MANY = ("kubepods", "user.", "corral")
 
 
 def service_group(host: Host, service: str) -> str:
-    """The control group of a service: in the slice in which the service runs (Slice=), or in system.slice if it does not run."""
+    """The path of a service's control group: in the slice in which the service runs (Slice=), or in system.slice if no group exists."""
     root = units(host)
     usual = f"{root}/system.slice/{service}"
     if host.is_dir(usual):
@@ -131,14 +131,14 @@ def service_group(host: Host, service: str) -> str:
 
 
 def slices(host: Host, directory: str) -> list[str]:
-    """The slices below a control group, the nearest first, without the slices inside a slice of pods, users or workloads."""
+    """The paths of the slices below a control group, the nearest first. Slices inside a slice of MANY are left out."""
     names = host.names_like(directory, (("", ".slice"),))
     inner_ones = [path for name in names if not name.startswith(MANY) for path in slices(host, f"{directory}/{name}")]
     return [*(f"{directory}/{name}" for name in names), *inner_ones]
 
 
 def processes_shown(host: Host, path: str, most: int = 4) -> tuple[str, ...]:
-    """At most ``most`` processes in a control group and below it, with PID and name: ``4711 nginx``."""
+    """At most ``most`` processes in a control group and its inner groups, each with PID and name: ``4711 nginx``."""
     shown = []
     for directory in (path, *inner(host, path)):
         for pid in host.processes(f"{directory}/cgroup.procs"):
@@ -155,12 +155,12 @@ def inner(host: Host, directory: str, depth: int = 16) -> list[str]:
 
 
 def top_level(host: Host) -> list[str]:
-    """The names of the control groups directly below the root, units of systemd and others."""
+    """The names of the control groups directly below the root, of systemd's units and of other programs."""
     return host.folders(units(host))
 
 
 def foreign_partitions(host: Host, known: t.Container[str]) -> frozenset[int]:
-    """The CPUs of the valid top-level partitions whose units are not ``known`` (v2): no other control group gets these CPUs.
+    """The CPUs of valid top-level partitions (v2) that are not in ``known``: the kernel takes these CPUs from all other control groups.
 
     CPUs that the partition of a known unit also requests are left out.
     """
@@ -179,7 +179,7 @@ def foreign_partitions(host: Host, known: t.Container[str]) -> frozenset[int]:
 
 
 def slices_in(host: Host, outer: str) -> list[str]:
-    """The names of the slices directly below a slice; for "" of the top-level slices."""
+    """The names of the slices directly inside the slice ``outer``; the top-level slices if ``outer`` is empty."""
     if outer and not exists(host, outer):
         return []
     return [name for name in host.names(path_of(outer) if outer else ROOT) if name.endswith(".slice")]
@@ -225,7 +225,7 @@ def pids_current(host: Host, unit: str) -> t.Optional[int]:
     return int(text) if text.isdigit() else None
 
 
-# A hierarchy of v1
+# The hierarchies of cgroup v1
 
 
 def below(host: Host, directory: str) -> list[str]:
@@ -235,7 +235,7 @@ def below(host: Host, directory: str) -> list[str]:
 
 
 def members(host: Host, directory: str, *, itself: bool = False) -> dict[str, str]:
-    """The processes in a control group of v1 and below it, each with its group; the calling process only with ``itself``."""
+    """The PIDs in a control group of v1 and in its inner groups, each with its group's path. ``itself``: also the calling process."""
     file = f"{directory}/cgroup.procs"
     groups = dict.fromkeys((host.read(file) or "").split() if itself else host.processes(file), directory)
     for inner in below(host, directory):

@@ -22,7 +22,7 @@ from .files import Host
 
 
 class Tree(NamedTuple):
-    """The machine as kernel_cpusets takes it, and its control groups that hold processes."""
+    """The machine in the form of kernel_cpusets.py, and the paths of the control groups with processes."""
 
     machine: Machine
     populated: frozenset[str]
@@ -31,8 +31,8 @@ class Tree(NamedTuple):
 def observe(host: Host) -> Tree:
     """The tree of all control groups with a cpuset, and of the top-level groups without a cpuset.
 
-    The tree also has the exclusive slices that do not run, with their configured CPUs: systemd may start them at any moment. Below
-    the top level, control groups without a cpuset are left out: they can only have CPUs of their parent.
+    The tree also has the stopped exclusive slices with their configured CPUs: systemd may start such a slice at any moment. Below the top
+    level, control groups without a cpuset are left out: such a group can only have CPUs of its parent.
     """
     rest = cgroup.rest(host)
     groups: dict[str, Cgroup] = {}
@@ -62,7 +62,7 @@ def observe(host: Host) -> Tree:
             groups[unit] = Cgroup(cpus)
     online = cgroup.cpu_list(host.read("/sys/devices/system/cpu/online")) or rest
     given = given_out(groups)
-    # CPUs that neither a partition nor the root has: the kernel keeps these CPUs from all control groups.
+    # Neither a partition nor the root has these CPUs: the kernel keeps these CPUs from all control groups.
     lost = online - rest - given.get(ROOT, NONE)
     for path in doubtful(groups, effective, rest, online):
         groups[path] = groups[path]._replace(valid=None)
@@ -71,7 +71,7 @@ def observe(host: Host) -> Tree:
 
 
 def at_start(host: Host, steps: t.Iterable[Step]) -> dict[str, CpuSet]:
-    """The CPUs of the stopped slices that the steps start, by path: the sum of AllowedCPUs= in all files of the unit."""
+    """The CPUs of each stopped slice that ``steps`` start, by the path of its control group: AllowedCPUs= of all files of the unit."""
     started = (step.target for step in steps if step.kind == "unit" and step.value == "start")
     stopped = [unit for unit in started if unit.endswith(".slice") and not runs(host, unit)]
     merged = {group_of(unit): systemd.merged_cpus(systemd.unit_settings(host, unit, "AllowedCPUs")) for unit in stopped}
@@ -84,14 +84,14 @@ def hiding(host: Host, units: t.Iterable[str]) -> list[str]:
 
 
 def runs(host: Host, unit: str) -> bool:
-    """Whether a slice runs. A control group alone is no proof: set-property makes one for a stopped slice, but it requests no CPUs."""
+    """Whether a slice runs. A control group alone is no proof: set-property makes a group without requested CPUs for a stopped slice."""
     return cgroup.populated(host, unit) or bool(cgroup.cpus(host, unit).requested)
 
 
 def doubtful(
     groups: t.Mapping[str, Cgroup], effective: t.Mapping[str, CpuSet], rest: CpuSet, online: CpuSet
 ) -> list[str]:
-    """The partitions that the kernel reports as valid, although they lack requested CPUs, or other processes may run on their CPUs."""
+    """The partitions that the kernel reports as valid, although a requested CPU is missing or other processes may run on the CPUs."""
     given = given_out(groups)
     users: dict[int, set[str]] = {cpu: {ROOT} for cpu in rest}
     for path, cpus in effective.items():
@@ -109,7 +109,7 @@ def doubtful(
 
 
 def given_out(groups: t.Mapping[str, Cgroup]) -> dict[str, CpuSet]:
-    """The CPUs that the kernel gave to the partitions directly in each control group."""
+    """The CPUs of valid partitions, by the path of the partitions' parent."""
     given: dict[str, set[int]] = {}
     for path, group in groups.items():
         if group.valid:

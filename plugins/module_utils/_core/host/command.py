@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Commands of the machine. A converged tick starts no command and does not load this file."""
+"""Runs commands of the machine. A converged tick starts no command and does not load this file."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if t.TYPE_CHECKING:
 
 
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
-TAIL = 16384  # the bytes at the end of the output of a user's command that are kept
+TAIL = 16384  # the bytes that are kept from the end of a command's output
 KILLED_SECONDS = 2.0
-WAIT_SECONDS = 0.05  # between two looks at a user's command
+WAIT_SECONDS = 0.05  # between two checks whether a user's command has ended
 
 
 @printable_fields("out", "err", escape=printable_lines)
@@ -39,9 +39,9 @@ class Command(NamedTuple):
 def run_command(argv: t.Sequence[str], timeout: float) -> Command:
     """Run ``argv`` without a shell, in the C locale, with no standard input and no terminal; never raises.
 
-    A command that runs as another user must not have root's terminal: it could type into it (TIOCSTI).
+    A command that runs as another user must not have root's terminal: the command could type into the terminal (TIOCSTI).
     """
-    import subprocess  # Imported here: answers of systemd's connection are Commands too, and start no process.
+    import subprocess  # Imported here: an answer over systemd's connection is a Command too, and needs no process.
 
     try:
         done = subprocess.run(  # pylint: disable=ansible-bad-function  # the agent has no AnsibleModule
@@ -64,10 +64,11 @@ def run_command(argv: t.Sequence[str], timeout: float) -> Command:
 
 
 def run_foreign(argv: t.Sequence[str], timeout: float, variables: t.Mapping[str, str]) -> Command:
-    """Run a user's command with these variables, otherwise as run_command() does; never raises.
+    """Run a user's command with these environment variables, otherwise as run_command() does; never raises.
 
-    ``out`` is the end of both outputs; ``err`` says why the command gave no exit code, and is "" if the command gave one. After ``timeout``
-    seconds the command and its process group are killed. A process that the command leaves behind is not waited for.
+    In the result, ``out`` is the end of both outputs. ``err`` says why there is no exit code, and is empty if the command gave an exit
+    code. After ``timeout`` seconds the command and its process group are killed. A process that the command leaves behind is not waited
+    for.
     """
     import subprocess
 
@@ -89,7 +90,7 @@ def run_foreign(argv: t.Sequence[str], timeout: float, variables: t.Mapping[str,
     try:
         tail, is_over = tail_of(process, output.fileno(), timeout)
         if not is_over:
-            os.killpg(process.pid, signal.SIGKILL)  # Before wait() the number is certainly that of this group.
+            os.killpg(process.pid, signal.SIGKILL)  # Before wait() no other process group can get this number.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(KILLED_SECONDS)  # A process that waits for its hardware does not end yet.
             return Command(124, "", f"{argv[0]}: no answer within {timeout:g} s")
@@ -99,7 +100,7 @@ def run_foreign(argv: t.Sequence[str], timeout: float, variables: t.Mapping[str,
 
 
 def tail_of(process: subprocess.Popen[bytes], output: int, timeout: float) -> tuple[bytes, bool]:
-    """The end of a process's output, and whether the process ended in time."""
+    """The end of the output of a process, and whether the process ended in time."""
     deadline = time.monotonic() + timeout
     os.set_blocking(output, False)
     tail, is_open, is_over = b"", True, False

@@ -6,7 +6,7 @@
 """The only access to a machine: reads, writes, commands and the clock, under a root directory.
 
 A live node (root "/"), a recorded machine (recorded_tree.py) and a test's tree have the same type, so every decision can be replayed
-offline. Paths are always those of the live node ("/sys/devices/system/cpu/online").
+offline. Each path argument is a path of the live node ("/sys/devices/system/cpu/online").
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:  # Each tick loads this file, and importing typing takes time.
 # The largest file that Corral reads, so that no file can fill the memory. A larger file is unreadable (EFBIG).
 READ_LIMIT = 4 * 1024 * 1024
 TOO_LARGE = f"it has more than {READ_LIMIT} bytes (4 MiB), which is the most that is read: make it smaller"
-# Plain descriptors: a discovery reads hundreds of tiny files, and open() takes five times as long.
+# Files are opened with os.open(): an observation reads hundreds of tiny files, and open() takes five times as long.
 READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-# One read(2) returns all of a kernel file that has fewer bytes: the kernel makes files of short lines page by page (seq_file).
+# One read(2) returns a whole kernel file of fewer bytes: the kernel makes files of short lines page by page (seq_file).
 ONE_READ = 2048
 OWN_FOLDERS = ("/etc/corral/", "/var/lib/corral/", "/run/corral/")  # folders that hold only Corral's own files
 TRIES = 100  # the most attempts to make a folder while other processes remove it
@@ -84,7 +84,7 @@ class Unreadable(Exception):
 
 
 def boot_clock() -> float:
-    """Seconds since the machine started, with the time that it was suspended; this clock cannot be set."""
+    """Seconds since the machine started, including the time in suspend; this clock cannot be set."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -113,7 +113,7 @@ class Host:
         self._uptime = uptime
         self.connection: t.Optional[Connection] = None  # opened and closed by systemd.py
         self.connection_tried = False
-        self.device_checks: dict[tuple[str, str, str], str] = {}  # results of this run's own checks: checked_devices.py
+        self.device_checks: dict[tuple[str, str, str], str] = {}  # the device checks of this run: checked_devices.py
 
     @property
     def live(self) -> bool:
@@ -139,11 +139,11 @@ class Host:
         return self._uptime()
 
     def boot_id(self) -> str:
-        """The id of this boot (random(4)); "" if the kernel does not show it."""
+        """The id of this boot (random(4)); an empty string if the kernel does not show an id."""
         return (self.read("/proc/sys/kernel/random/boot_id") or "").strip()
 
     def at(self, path: str) -> str:
-        """The path on this machine of a path of the host's machine: below ``root``."""
+        """The real path on this machine: ``path`` below ``root``."""
         return self.root + path
 
     # Reading
@@ -154,7 +154,7 @@ class Host:
         return {question[1] for question in self.recorded or ()}
 
     def tell(self, answer: Answer, *question: t.Any) -> Answer:
-        """The argument ``answer``; while recording, the answer is kept with its question."""
+        """Return ``answer`` unchanged; while recording, keep the answer for ``question`` (a method and its arguments)."""
         if self.recorded is not None:
             self.recorded.setdefault(question, answer)
         return answer
@@ -168,7 +168,7 @@ class Host:
             self.recorded = recorded
 
     def attempt(self, ask: t.Callable[..., Answer], path: str, *words: t.Any) -> t.Union[Answer, Unreadable]:
-        """The answer of one of the methods below, or Unreadable for a caller that handles the error."""
+        """The answer of ``ask`` (a method below) for ``path``, or the Unreadable that ``ask`` raised."""
         try:
             return ask(path, *words)
         except Unreadable as error:
@@ -176,12 +176,12 @@ class Host:
             return error
 
     def if_readable(self, ask: t.Callable[..., Answer], path: str, *words: t.Any) -> t.Optional[Answer]:
-        """The answer of one of the methods below, or None for Unreadable: not for decisions (test_reads.py lists all callers)."""
+        """The answer of ``ask`` (a method below), or None for Unreadable. Not for decisions (test_reads.py lists all callers)."""
         answer = self.attempt(ask, path, *words)
         return None if isinstance(answer, Unreadable) else answer
 
     def errno_of(self, path: str, method: str, *words: t.Any) -> int:
-        """The errno of a question that raises Unreadable; 0 for a question with an answer."""
+        """The errno if the method of this name raises Unreadable for ``path``; 0 if the method returns an answer."""
         answer = self.unrecorded(lambda: self.attempt(getattr(self, method), path, *words))
         return answer.errno if isinstance(answer, Unreadable) else 0
 
@@ -193,14 +193,14 @@ class Host:
             raise Unreadable(path, number) from None
 
     def found(self, path: str, follow: bool = True) -> t.Optional[os.stat_result]:
-        """The result of stat(2); None where nothing is. Other questions use found(), which records nothing."""
+        """The result of stat(2); None for an absent path. found() records nothing: its callers record their own answers."""
         try:
             return os.stat(self.at(path), follow_symlinks=follow)
         except (OSError, ValueError) as error:
             return self.absent(path, error)
 
     def read(self, path: str, *, follow: bool = True) -> t.Optional[str]:
-        """The file's text with undecodable bytes replaced; None for an absent path, a folder, and without ``follow`` a link."""
+        """The file's text with undecodable bytes replaced; None for an absent path, a folder, and, without ``follow``, a link."""
         data = self.read_bytes(path, follow=follow)
         return None if data is None else data.decode("utf-8", "replace")
 
@@ -250,7 +250,7 @@ class Host:
             os.close(file)
 
     def names(self, path: str) -> list[str]:
-        """The names in a directory, sorted; none for an absent directory."""
+        """The names in a directory, sorted; an empty list for an absent directory."""
         try:
             names = sorted(self._names(path))
         except (OSError, ValueError) as error:
@@ -263,7 +263,7 @@ class Host:
         return os.listdir(self.at(path))
 
     def folders(self, path: str) -> list[str]:
-        """The names of the directories in a directory, sorted, links not followed; none for an absent directory."""
+        """The names of the directories in a directory, sorted, links not followed; an empty list for an absent directory."""
         try:
             names = sorted(self._folders(path))
         except (OSError, ValueError) as error:
@@ -277,7 +277,7 @@ class Host:
             return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
 
     def names_like(self, path: str, ends: tuple[tuple[str, str], ...]) -> list[str]:
-        """The names in a directory that match one of ``ends``, sorted: a pair has the beginning and the end of a name."""
+        """The names in a directory, sorted, that match a pair of ``ends``: the beginning and the end of a name."""
         names = self.unrecorded(lambda: self.names(path))
         matching = [name for name in names if any(name.startswith(start) and name.endswith(end) for start, end in ends)]
         return self.tell(matching, "names_like", path, ends)
@@ -330,12 +330,12 @@ class Host:
         return self.tell(claimed, "is_claimed", path)
 
     def mode(self, path: str) -> t.Optional[int]:
-        """The permission bits of a path (0o644), links not followed; None where nothing is."""
+        """The permission bits of a path (0o644), links not followed; None for an absent path."""
         status = self.found(path, False)
         return self.tell(None if status is None else stat.S_IMODE(status.st_mode), "mode", path)
 
     def permissions(self, path: str) -> t.Optional[tuple[int, int]]:
-        """The mode with the file type, and the owner's uid, links not followed; None where nothing is."""
+        """The mode with the file type, and the owner's uid, links not followed; None for an absent path."""
         status = self.found(path, False)
         return self.tell(None if status is None else (status.st_mode, status.st_uid), "permissions", path)
 
@@ -345,7 +345,7 @@ class Host:
         return self.tell(status is not None and bool(status.st_mode & stat.S_ISUID), "is_setuid", path)
 
     def first_line(self, path: str) -> str:
-        """The text after #! in a program, as the kernel reads it (execve(2)); "" without #!, and for an absent program."""
+        """The text after #! in a program, as the kernel reads it (execve(2)); an empty string without #!, and for an absent program."""
         try:
             file = os.open(self.at(path), READ_FLAGS)
             try:
@@ -358,28 +358,29 @@ class Host:
         return self.tell(os.fsdecode(data[2:].split(b"\n")[0]) if data.startswith(b"#!") else "", "first_line", path)
 
     def modified(self, path: str) -> t.Optional[float]:
-        """When a file was last written, in epoch seconds, links followed; None where no file is."""
+        """When a file was last written, in epoch seconds, links followed; None for an absent path."""
         status = self.found(path)
         return self.tell(None if status is None else status.st_mtime, "modified", path)
 
     def changed(self, path: str) -> t.Optional[float]:
-        """When a file, a link to it, or the names in a folder last changed, in epoch seconds; None where nothing is.
+        """When a file, a link to the file, or the names in a folder last changed, in epoch seconds; None for an absent path.
 
-        Programs can set the time of modified(), but not the time of changed(): a file that is copied with its old time has changed now.
+        Programs can set the time of modified(), but not the time of changed(): a copy that keeps the old time of a file counts as changed
+        now.
         """
         target, itself = self.found(path), self.found(path, False)
         changed = None if target is None or itself is None else max(target.st_ctime, itself.st_ctime)
         return self.tell(changed, "changed", path)
 
     def stamp(self, path: str) -> t.Optional[list[int]]:
-        """A file's inode, size in bytes, and times of the last write and change in nanoseconds; None where no file is."""
+        """A file's inode, size in bytes, and times of the last write and change in nanoseconds; None for an absent path."""
         status = self.found(path)
         facts = None if status is None else [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
         return self.tell(facts, "stamp", path)
 
     def links(self, path: str) -> t.Optional[int]:
-        """The number of links of a directory: two, and one for each directory inside; 1 if the file system does not count them; None where
-        nothing is. Other questions use links(), which records nothing.
+        """The number of links of a directory: two, and one for each directory inside; 1 if the file system does not count links; None for
+        an absent path. links() records nothing: its callers record their own answers.
         """
         status = self.found(path)
         return None if status is None else status.st_nlink
@@ -393,7 +394,7 @@ class Host:
         return self.tell(there and os.access(self.at(path), os.W_OK), "writable", path)
 
     def read_only(self, path: str) -> bool:
-        """Whether the file system that holds ``path`` is mounted read-only."""
+        """Whether the file system of ``path`` is mounted read-only."""
         try:
             answer = bool(os.statvfs(self.at(path)).f_flag & os.ST_RDONLY)
         except OSError as error:
@@ -414,7 +415,7 @@ class Host:
 
         The mount's folder is opened without following links, and FUSE is left out, so that only the kernel answers.
         """
-        # split("\n"), since other characters of a folder's name end lines for splitlines(); the kernel writes a line feed as \012.
+        # splitlines() would also split at other characters in a folder's name; the kernel writes a line feed as \012.
         for line in (self.read("/proc/self/mountinfo") or "").split("\n")[:-1]:
             mount, dummy, number, dummy, folder, dummy = line.split(" ", 5)
             kind = line.partition(" - ")[2].split(" ")[0]
@@ -461,10 +462,10 @@ class Host:
         return write_within(path, text, seconds)
 
     def write_file(self, path: str, text: str, mode: int = 0o644) -> None:
-        """Replace a whole file: write a temporary file beside it, flush it, and rename it. Missing folders are made (0755).
+        """Replace a whole file: write a temporary file in the same folder, flush it, and rename it. Missing folders are made (0755).
 
-        A reader sees the old text or the new text, even after a power cut. A link at ``path`` is replaced, not followed. A folder that has
-        the path of one of Corral's own files gets another name first.
+        A reader sees the old text or the new text, even after a power cut. A link at ``path`` is replaced, not followed. If ``path``
+        belongs to Corral's own files and a folder is there, the folder gets another name first.
         """
         self.writes.append(path)
         target = self.at(path)
@@ -472,7 +473,7 @@ class Host:
         make_folders(folder)
         temporary = f"{folder}/.{os.path.basename(target)}.corral"
         try:
-            os.unlink(temporary)  # A killed writer may have left it. (With O_EXCL below no planted link is followed.)
+            os.unlink(temporary)  # A killed writer may have left this file. (O_EXCL below refuses a planted link.)
         except FileNotFoundError:
             pass
         file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -543,7 +544,7 @@ class Host:
                 raise
 
     def sync(self, folder: str) -> None:
-        """Make a directory's files, their names and its own name survive a power cut; links are not followed."""
+        """Make a directory, its files and the names of all survive a power cut; links are not followed."""
         for name in os.listdir(self.at(folder)):
             path = self.at(f"{folder}/{name}")
             if stat.S_ISREG(os.lstat(path).st_mode):
@@ -569,7 +570,7 @@ class Host:
     def ask(
         self, address: str, port: int, path: str, timeout: float = 5.0, tls: t.Optional[Tls] = None, longest: int = 4096
     ) -> tuple[int, str]:
-        """The status and the body of an HTTP server's answer; without an answer 0 and the reason."""
+        """The status and the body of an HTTP server's answer; 0 and the reason if the server does not answer."""
         from .kubelet import http_answer
 
         if not self.live:
@@ -608,7 +609,7 @@ def make_folders(folder: str, mode: int = 0o755) -> bool:
             make_folder(folder, mode)
             sync_folder(os.path.dirname(folder))
             return True
-        except FileExistsError:  # Another process made the folder, or something else has its name.
+        except FileExistsError:  # Another process made the folder, or a file has the name.
             if os.path.lexists(folder) and not os.path.isdir(folder):
                 raise
         except FileNotFoundError:  # Another process removed the parent.

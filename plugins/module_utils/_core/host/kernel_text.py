@@ -23,7 +23,7 @@ _MASK = re.compile(r"[0-9a-f]{1,8}(?:,[0-9a-f]{1,8})*", re.ASCII | re.IGNORECASE
 _INTEGER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _MEM_TOTAL = re.compile(r"^(?:Node\s+[0-9]+\s+)?MemTotal:\s*([0-9]{1,18})\s*kB", re.ASCII | re.MULTILINE)
 
-# The texts for an empty list: it differs between kernels, and between printk and sysfs.
+# The kernel's texts for an empty list: kernel versions, printk and sysfs use different texts.
 _NOTHING = ("", "(null)")
 
 
@@ -83,7 +83,7 @@ def mem_total(text: str) -> int | None:
 
 
 def numbered(names: list[str], prefix: str, suffix: str = "") -> dict[int, str]:
-    """The names ``PREFIXnSUFFIX`` by their number, ascending; numbers with leading zeros and other names are left out."""
+    """The names ``PREFIXnSUFFIX`` by the number n, ascending; other names, and numbers with leading zeros, are left out."""
     names_by_number: dict[int, str] = {}
     for name in names:
         digits = name[len(prefix) : len(name) - len(suffix)]

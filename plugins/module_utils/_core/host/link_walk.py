@@ -17,9 +17,8 @@ LINK_LIMIT = 40  # MAXSYMLINKS
 
 
 def steps(host: Host, path: str) -> t.Iterator[tuple[str, t.Optional[str]]]:
-    """Yields each folder and link on the way from the root (""), with the text of a link (None: a folder); last the target's real path.
-
-    Raises OSError (ELOOP) for a circle of links.
+    """Yields the path of each folder and link from the root ("") to the target, with a link's text (None: a folder). The last path is the
+    real path of the target. Raises OSError (ELOOP) for a circle of links.
     """
     here, left, links = "", path.split("/")[::-1], 0
     yield here, None

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The lock of a node, which a process holds while it changes the node or writes the status; and the lock's folder."""
+"""The lock of a node, and the lock's folder. A process holds the lock while it changes the node or writes the status."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HELD: list[Lock] = []  # the locks that this process holds
 
 
 class Lock:
-    """A flock(2) on the file at ``path``, by default the lock of the node's only writer. The kernel releases it when the holder dies."""
+    """A flock(2) on the file ``path``, by default the node's lock. The kernel releases the lock when the process dies."""
 
     def __init__(self, host: Host, path: str = LOCK) -> None:
         self.host = host
@@ -33,7 +33,7 @@ class Lock:
         self.file = -1
 
     def take(self, wait: float = 0.0) -> bool:
-        """Take the lock, waiting at most ``wait`` seconds; False when another process has it."""
+        """Take the lock, waiting at most ``wait`` seconds. Returns False if another process still holds the lock."""
         deadline = time.monotonic() + wait
         while True:
             self.file = self.open_file()
@@ -62,7 +62,7 @@ class Lock:
         raise OSError(errno.EBUSY, "other processes make and remove its folder again and again", self.path)
 
     def is_lost(self) -> bool:
-        """Whether the lock's file was deleted or replaced after take(): then another run may hold the lock of the present file."""
+        """Whether the lock's file was deleted or replaced after take(): another run may then hold a lock on the new file."""
         try:
             there = os.lstat(self.host.at(self.path))
         except OSError as error:
@@ -80,7 +80,7 @@ class Lock:
 
 
 def refuse_lost(host: Host) -> None:
-    """Raise CorralError if a lock of this run no longer excludes other runs. Called before each step and before the status is written."""
+    """Raise CorralError if a lock of this run no longer excludes other runs. The caller is about to run a step or write the status."""
     lost = next((lock.path for lock in HELD if lock.host is host and lock.is_lost()), "")
     if lost:
         from ..model.values.errors import refusal
@@ -91,10 +91,10 @@ def refuse_lost(host: Host) -> None:
 
 
 def own_folder(host: Host, path: str, mode: int) -> None:
-    """Make a folder of Corral's own, or check that it is no link and belongs to this user, and reduce its permissions to ``mode``.
+    """Make a folder of Corral's own, or check a present folder, and reduce its permissions to ``mode``.
 
-    The check follows the attempt to make the folder, since another process may have made it. Raises CorralError for a link, a file or
-    another user's folder.
+    The folder must be no link and must belong to this user. The check follows the attempt to make the folder, since another process may
+    make the folder at the same time. Raises CorralError for a link, a file or another user's folder.
     """
     try:
         host.make_dir(path, mode)
@@ -114,7 +114,7 @@ def own_folder(host: Host, path: str, mode: int) -> None:
 
 
 def folder_problem(host: Host, path: str) -> str:
-    """Why a path cannot be Corral's own folder; "" where it is a proper folder or can be made."""
+    """Why a path cannot be Corral's own folder; an empty string if the path is a proper folder or absent."""
     try:
         status = os.lstat(host.at(path))
     except OSError as error:

@@ -32,7 +32,7 @@ def readable(host: Host) -> bool:
 
 
 def table(text: t.Optional[str]) -> list[Mount]:
-    """The mounts in these lines of the table, in the order of their creation."""
+    """The mounts in ``text`` (lines of the table), in the order of their creation."""
     mounts = []
     for line in (text or "").splitlines():
         fields = line.split(" ")
@@ -46,7 +46,9 @@ def table(text: t.Optional[str]) -> list[Mount]:
 
 
 def at(host: Host, path: str) -> t.Optional[Mount]:
-    """The topmost mount at exactly ``path`` (no blank, no backslash). The other lines change too often to be recorded."""
+    """The topmost mount at exactly ``path`` (without blanks and backslashes); None without such a mount. Other lines of the table are not
+    recorded: these lines change too often.
+    """
     mounts = table(host.lines(TABLE, f" {path} "))
     return next((mount for mount in reversed(mounts) if mount.path == path), None)
 
@@ -59,7 +61,7 @@ def unescaped(text: str) -> str:
 
 
 def holders(host: Host, mount: Mount, limit: int = 5) -> list[str]:
-    """At most ``limit`` processes that use the mount, as "name (pid)". Unreadable processes count as users and are shown with the error.
+    """At most ``limit`` processes that use the mount, as "name (pid)". An unreadable process counts as a user, and is shown with the error.
 
     The maps of a large process can be longer than READ_LIMIT, and any user can have such a process.
     """
@@ -78,7 +80,7 @@ def holders(host: Host, mount: Mount, limit: int = 5) -> list[str]:
 
 
 def uses(host: Host, pid: str, prefix: str) -> bool:
-    """Whether a process has maps, its root, its working directory or open files below a path."""
+    """Whether a process has a mapped file, its root, its working directory or an open file below the path ``prefix``."""
     if any(line[-1:] and prefix in line for line in (host.read(f"/proc/{pid}/maps") or "").splitlines()):
         return True
     if any(((host.link(f"/proc/{pid}/{name}") or "") + "/").startswith(prefix) for name in ("cwd", "root")):

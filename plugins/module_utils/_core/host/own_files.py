@@ -17,12 +17,12 @@ FOLDERS = (ETC, "/etc/sysctl.d", "/etc/systemd/system.conf.d")
 
 
 def written(host: Host) -> t.Iterator[str]:
-    """The files with Corral's first line. Each run records the original before it writes such a file."""
+    """The files that begin with Corral's header. Each run records the original before it writes such a file."""
     return (path for path in under(host) if host.link(path) is None and (host.read(path) or "").startswith(HEADER))
 
 
 def under(host: Host) -> t.Iterator[str]:
-    """The files in the folders where Corral writes configuration, and in the folders directly below."""
+    """The files in the folders where Corral writes configuration, and in the folders directly inside."""
     for folder in FOLDERS:
         for inside in (folder, *(f"{folder}/{name}" for name in host.folders(folder))):
             folders = host.folders(inside)

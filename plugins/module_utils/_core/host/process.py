@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 # Users' processes are below user-UID.slice (systemd.special(7)); root's slice counts as the system's.
 USERS, ROOTS = "user-", "user-0.slice"
 ID_DIGITS = 64  # the digits of a container's id
-MONITOR = "conmon"  # a container's monitor: the name of its control group contains this and the container's id
+MONITOR = "conmon"  # the monitor of a container; the name of its control group has this word and the container's id
 
 
 def name(host: Host, pid: str) -> str:
-    """The name of a process (comm), printable; "" if the process does not exist."""
+    """The name of a process (comm), printable; an empty string if the process does not exist."""
     return printable((host.read(f"/proc/{pid}/comm") or "").strip())
 
 
@@ -36,8 +36,8 @@ def of_system(host: Host, pid: str) -> bool:
     """Whether root started a process outside the sessions of users and outside containers.
 
     All user ids of the process must be root's, and its program must not be setuid: some setuid programs take on root's ids before they ask
-    for a password. The owner of /proc/PID is no proof: it is root for each process that may not be dumped (proc(5)). A process in a
-    container has more than one PID (NSpid:). If the kernel hides the program, the process counts as not setuid.
+    for a password. The owner of /proc/PID is no proof: root owns this folder for each process that may not be dumped (proc(5)). A process
+    in a container has more than one PID (NSpid:). If the kernel hides the program, the process counts as not setuid.
     """
     lines = (host.lines(f"/proc/{pid}/status", "id:") or "").splitlines()  # the other lines change all the time
     fields = {words[0]: words[1:] for words in map(str.split, lines)}
@@ -57,5 +57,5 @@ def of_others(group: str) -> bool:
 
 
 def named(host: Host, group: str, program: str) -> t.Iterator[str]:
-    """The PIDs of the processes named ``program`` in a service's control group. Only systemd puts processes there."""
+    """The PIDs of the processes named ``program`` in ``group``, a service's control group. Only systemd puts processes into this group."""
     return (pid for pid in host.processes(f"{group}/cgroup.procs") if name(host, pid) == program)

@@ -5,16 +5,16 @@
 # This module is private to the collection corral.node.
 """The inputs of a tick that found the node in sync: while all inputs stay the same, the node is in sync.
 
-The result of a full tick follows from the answers of Host, the program and the clock. The next tick asks the same questions again,
-without loading the pipeline. If each answer is the same, this tick publishes the same status with the new time. A tick runs in full
-after a different answer, with another program or Python, and as the first tick of every ten minutes.
+The result of a full tick follows from the answers of Host, the program and the clock. The next tick asks the same questions again, without
+loading the pipeline. If each answer is the same, this tick publishes the same status with the new time. A tick runs in full after a
+different answer, with another program or Python, and as the first tick of every ten minutes.
 
-Files of the kernel (cgroups, /proc, /sys) are read again, each with one read. For other files and folders it is enough if the inode
-and its times are the same: each write or rename changes a time, unless it follows an earlier change within a step of the kernel's
-clock. So a file that was younger than STEADY_SECONDS is read again too.
+Files of the kernel (cgroups, /proc, /sys) are read again, each with one read. Other files and folders count as unchanged if the inode and
+its times are the same: each write or rename changes a time, unless an earlier change was within the same step of the kernel's clock. So a
+file that was younger than STEADY_SECONDS is read again too.
 
-The paths of thousands of files are kept as one text, their bytes as one, and their times as one number (a hash): to load and compare
-them one by one would take as long as to read the files.
+The paths of thousands of files are kept as one text, the bytes as one byte string, and the times as one number (a hash). To load and
+compare separate values would take as long as to read the files.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
 
     Stamp = tuple[int, ...]  # device, inode, size, time of the content, time of the inode (ns)
     Read = tuple[str, bytes, list[int]]  # paths, the bytes of all files, the number of bytes of each file
-    Reads = tuple[Read, Read]  # files below CGROUPS, by paths relative to it, and other files
-    Rows = list[tuple[tuple[t.Any, ...], list[tuple[str, t.Any]]]]  # by method and arguments: paths and answers
-    # A control group, its usual score, and a row for the group and each inner group: its path below CGROUPS, its number of links
-    # (oom_score.groups()), and the text of its cgroup.events if that was asked for.
+    Reads = tuple[Read, Read]  # files below CGROUPS (with paths relative to CGROUPS), and other files
+    Rows = list[tuple[tuple[t.Any, ...], list[tuple[str, t.Any]]]]  # paths with answers, by method and arguments
+    # A control group, the usual score of its processes, and a tuple for this group and each inner group: the path below CGROUPS, the number
+    # of links (oom_score.groups()), and the text of cgroup.events if a question asked for this file.
     Scores = list[tuple[str, str, list[tuple[str, int, bytes]]]]
-    # Stamps, bytes, scores, questions, and as compressed bytes each stamp with the questions that an unchanged stamp answers.
+    # Stamps, bytes, scores and questions; as compressed bytes, the stamps with the questions that unchanged stamps answer.
     Facts = tuple[tuple[str, int], Reads, Scores, Rows, bytes]
 
-# A checksum, then questions, answers and published texts in the format of Python's compiled files, which only the same Python
+# The file has a checksum, then questions, answers and published texts in the format of Python's compiled files, which only the same Python
 # reads.
 KEPT = f"{RUN}/inputs"
 # The time between full ticks. Only a full tick asks for the clock and for most of the topology again (sysfs.watched).
@@ -54,12 +54,12 @@ FULL_TICK_SECONDS = 600
 METRICS_SECONDS = 60  # The metrics are written once in each minute of the clock.
 STEADY_SECONDS = 2  # many times the step of the kernel's clock
 FOLDERS = ("names", "names_like", "among", "folders")  # questions about the names in a folder
-# The kernel makes the content of these files when they are read: it changes while their times stay the same (kernfs, procfs).
+# The kernel makes the content of these files at each read: the content changes while the files' times stay the same (kernfs, procfs).
 MADE_BY_KERNEL = ("/proc/", "/sys/")
 MARSHAL_VERSION = 2  # With this version the same data give the same bytes.
 BETWEEN = "\0"  # between paths: no path has this character
-CGROUPS = "/sys/fs/cgroup/"  # Most paths are below this folder: opened relative to it, they take a tenth less time.
-COMPRESSION = 1  # Paths repeat: megabytes shrink to a tenth, which takes less time than to read the megabytes.
+CGROUPS = "/sys/fs/cgroup/"  # Most files are below this folder: to open a file relative to this folder takes a tenth less time.
+COMPRESSION = 1  # Paths resemble each other: megabytes shrink to a tenth, in less time than to read the megabytes.
 
 
 def moment(now: int, since_boot: int) -> str:
@@ -96,13 +96,13 @@ def keep(host: Host, published: t.Sequence[str], now: str) -> None:
 
 
 def same(host: Host, agree: t.Callable[[int, int], bool] = lambda last, now: True) -> bool:
-    """Whether all answers are as keep() kept them; then the status is published with the new time.
+    """Whether all answers are the answers that keep() kept, and ``agree`` returns True; if so, the status is published with the new time.
 
-    Before that, ``agree`` may refuse: it gets the time of the last status and the new time.
+    ``agree`` gets the time of the last status and the new time.
     """
     last = 0
     collects = gc.isenabled()
-    gc.disable()  # The thousands of objects are in no cycle, and a search for cycles takes as long as to read 300 files.
+    gc.disable()  # The thousands of objects form no cycle, and a search for cycles takes as long as to read 300 files.
     try:
         kept = host.read(KEPT, follow=False) or ""
         data = bytes.fromhex(kept[8:])
@@ -133,7 +133,7 @@ def same(host: Host, agree: t.Callable[[int, int], bool] = lambda last, now: Tru
 
 
 def facts_of(host: Host, asked: dict[tuple[t.Any, ...], t.Any]) -> t.Optional[Facts]:
-    """Questions and answers in the form that hold() compares; None if a file has changed since it was read."""
+    """The recorded questions and answers in the form that hold() compares; None if a file has changed since the tick read it."""
     stamps: dict[str, Stamp] = {}
     reads: dict[str, bytes] = {}
     scores: Scores = []
@@ -145,7 +145,7 @@ def facts_of(host: Host, asked: dict[tuple[t.Any, ...], t.Any]) -> t.Optional[Fa
         follow = method != "read_bytes" or words[0]
         is_file = method == "read_bytes"
         if is_file or method in FOLDERS:
-            # If a file is moved and a link to it takes its place, the move changes the file's time: stamps_now() may follow links.
+            # If a link takes the place of a moved file, the move changes the file's time: stamps_now() may follow links.
             stamp = stamp_of(host, path) if follow or host.link(path) is None else None
             if stamp is not None and max(stamp[3:], default=0) < youngest:
                 # A change after stamp_of() shows either in this answer or in the next tick's stamp.
@@ -170,7 +170,7 @@ def facts_of(host: Host, asked: dict[tuple[t.Any, ...], t.Any]) -> t.Optional[Fa
 
 
 def score_rows(host: Host, path: str) -> t.Optional[list[tuple[str, int, bytes]]]:
-    """Rows of Scores for a control group and the groups below it; None if oom_score.groups() cannot tell which groups exist."""
+    """The tuples of Scores for a control group and its inner groups; None if oom_score.groups() cannot tell which groups exist."""
     from .pids import oom_score
 
     groups = oom_score.groups(host, path) if path.startswith(CGROUPS) else None
@@ -182,8 +182,8 @@ def leave_out_shown(
 ) -> None:
     """Leave out the questions that other questions answer too.
 
-    In a control group without inner groups, cgroup.procs shows as well as cgroup.events whether the group is populated. A file that is
-    read shows that its folder exists.
+    In a control group without inner groups, cgroup.procs also shows whether the group is populated, like cgroup.events. A file that is read
+    shows that its folder exists.
     """
     from .pids import oom_score
 
@@ -202,7 +202,7 @@ def packed(reads: dict[str, bytes]) -> Read:
 
 
 def hold(host: Host, facts: Facts) -> bool:
-    """Whether all questions still have the same answers."""
+    """Whether all questions of ``facts`` still have the same answers."""
     stamped, reads, scores, questions, spare = facts
     if hash(tuple(stamps_now(host, stamped[0]))) != stamped[1]:
         # The bytes of a stamped file are not kept: the kept answer is ``...``, from which any bytes differ.
@@ -227,7 +227,7 @@ def hold(host: Host, facts: Facts) -> bool:
 
 
 def usual_scores(host: Host, folder: int, scores: Scores) -> bool:
-    """Whether the processes of all these control groups have their usual scores. ``folder`` is a descriptor of CGROUPS."""
+    """Whether the processes of all control groups in ``scores`` have the usual scores. ``folder`` is a descriptor of CGROUPS."""
     from .pids import oom_score
 
     return all(
@@ -245,7 +245,7 @@ def usual_scores(host: Host, folder: int, scores: Scores) -> bool:
 def same_bytes(prefix: str, folder: t.Optional[int], paths: str, wanted: bytes, lengths: list[int]) -> bool:
     """Whether the files (links followed) have the bytes ``wanted``, split by ``lengths``. The files are short: one read is enough.
 
-    The path of a file is ``prefix`` with one of ``paths``. A relative path starts at the open ``folder``.
+    Each path is ``prefix`` followed by an element of ``paths``. A relative path starts at the open ``folder``.
     """
     opened, read, close, flags = os.open, os.read, os.close, READ_FLAGS
     found = []
@@ -262,10 +262,10 @@ def same_bytes(prefix: str, folder: t.Optional[int], paths: str, wanted: bytes, 
 
 
 def stamp_of(host: Host, path: str) -> t.Optional[Stamp]:
-    """The stamp of a path, links followed: it changes with the names in a directory, or with the bytes of a file.
+    """The stamp of a path, links followed: a stamp changes with the names in a directory, or with the bytes of a file.
 
-    Empty where nothing is. None for a file of the kernel, and for anything else than a file or directory. Two changes within a step of
-    the kernel's clock have the same time.
+    The stamp of an absent path is empty. The result is None for a file of the kernel, and for anything else than a file or directory. Two
+    changes within a step of the kernel's clock have the same time.
     """
     if path.startswith(MADE_BY_KERNEL):
         return None
@@ -328,7 +328,7 @@ def conditions() -> list[str]:
 
 
 def program() -> list[tuple[str, int, int]]:
-    """The stamps of the program's files that are loaded."""
+    """A stamp for each loaded file of the program."""
     package = __name__.rpartition("host.")[0]
     files = [getattr(module, "__file__", None) for name, module in sys.modules.items() if name.startswith(package)]
     return [stamp(file) for file in files if file]

@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """One connection to systemd (org.freedesktop.systemd1(5)) for all steps of a plan, through libsystemd.
 
-A systemctl process costs ten times as much as a call here. The first step that needs this file loads it: to import ctypes takes longer
+A systemctl process costs ten times as much as a call here. Only a step that calls systemd loads this file: to import ctypes takes longer
 than a converged tick may take. Only functions of sd-bus(3) with a fixed number of arguments are called: ctypes does not know which
 arguments are variadic, and some architectures pass variadic arguments in another way.
 """
@@ -21,8 +21,8 @@ import typing as t
 from ..model.systemd.bus_values import MANAGER_PATH, Property, covers, object_path, typed
 
 LIBRARY = "libsystemd.so.0"
-# systemd's addresses, and whether a message broker is in between. The first is for root only and works before the broker runs;
-# systemctl(1) tries it first too.
+# systemd's addresses, each with whether a message broker is in between. The first address is for root only, and works before the broker
+# runs; systemctl(1) also tries this address first.
 ADDRESSES = (("unix:path=/run/systemd/private", False), ("unix:path=/run/dbus/system_bus_socket", True))
 CONNECT_SECONDS = 30.0  # PID 1 does not answer during a daemon-reload
 NAME = b"org.freedesktop.systemd1"
@@ -48,11 +48,11 @@ class Unavailable(Exception):
 
 
 class NotCovered(Exception):
-    """Only systemctl can do this; nothing was done."""
+    """Only systemctl can carry out the request; the connection did nothing."""
 
 
 class Error(ctypes.Structure):
-    """sd_bus_error."""
+    """The C struct sd_bus_error."""
 
     _fields_ = (("name", ctypes.c_char_p), ("message", ctypes.c_char_p), ("need_free", ctypes.c_int))
 
@@ -142,7 +142,7 @@ class Connection:
             self.call(*bus, b"AddMatch", (rule,), seconds=seconds)
             self.call(NAME, MANAGER_PATH, MANAGER, b"Subscribe", (), seconds=seconds)
 
-    # Corral's requests; each raises BusError, Unavailable or NotCovered
+    # Requests of Corral; each method raises BusError, Unavailable or NotCovered
 
     def set_property(self, unit: str, assignment: str, seconds: float) -> None:
         """Set a property until the next boot, live and in a file below /run/systemd/system.control."""
@@ -152,7 +152,7 @@ class Connection:
         self.call(NAME, MANAGER_PATH, MANAGER, b"SetUnitProperties", (unit, True, [wanted]), seconds=seconds)
 
     def control(self, verb: str, unit: str, mode: str, seconds: float) -> None:
-        """Start, stop or restart a unit and wait until its job has ended; or "daemon-reload", without a unit."""
+        """Start, stop or restart a unit and wait until the job of the unit has ended. For "daemon-reload" ``unit`` is empty."""
         method = METHODS.get(verb)
         if method is None or (not covers(unit) if unit else verb != "daemon-reload"):
             raise NotCovered(verb)
@@ -185,7 +185,9 @@ class Connection:
         *,
         seconds: float,
     ) -> str:
-        """Call a method and wait. Returns the first text of the answer, of the type ``answer`` ("o": path, "v": variant; "": no text)."""
+        """Call a method and wait for the answer. Returns the answer's first text; ``answer`` is its type ("o": path, "v": variant; "": no
+        text).
+        """
         message, reply, error = HANDLE(), HANDLE(), Error()
         try:
             new = self.lib.sd_bus_message_new_method_call
@@ -248,7 +250,7 @@ class Connection:
                 self.wait(deadline)
 
     def job_removed(self, message: ctypes.c_void_p, job: str) -> str:
-        """The result of the job if the message is its JobRemoved signal; "" for any other message."""
+        """The result of the job if the message is the JobRemoved signal of this job; an empty string for any other message."""
         if self.lib.sd_bus_message_is_signal(message, MANAGER, b"JobRemoved") <= 0:
             return ""
         number = ctypes.c_uint32()
@@ -257,7 +259,7 @@ class Connection:
         return result if path == job else ""
 
     def wait(self, deadline: float) -> None:
-        """Wait until there is something to read. Raises BusError after the deadline."""
+        """Wait until the connection has something to read. Raises BusError after the deadline."""
         left = deadline - time.monotonic()
         if left <= 0:
             raise BusError(TIMED_OUT, "not done in time: see systemctl list-jobs")

@@ -12,7 +12,7 @@ import os
 import time
 
 MOST_FILES = 65536
-PAUSE_SECONDS = 0.01  # between two looks at the process
+PAUSE_SECONDS = 0.01  # between two checks whether the child has ended
 
 
 def write_within(path: str, text: str, seconds: float) -> None:

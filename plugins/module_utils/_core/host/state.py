@@ -36,12 +36,12 @@ ITSELF = "whatever is there stands for it"
 
 
 class OwnFile(NamedTuple):
-    """A file of Corral's own: the event that ``ends`` it, and what happens if it is ``lost``. docs/maintenance.md has this table.
+    """A file of Corral's own: the event that ``ends`` it, and what happens if the file is ``lost``. docs/maintenance.md has this table.
 
-    A lost file is gone or torn, or a folder, a link, a FIFO, a socket or a device has its path. ``spare`` has the same data ("": no such
-    file). A ``checked`` file has a version and a checksum. If a ``told`` file is torn or of another kind, an item of the status names it;
-    the other files have items of their own, or each look writes them. Each run writes a ``written`` file, beside the steps of its plan.
-    The removal of the profile deletes a ``deleted`` file, beside the steps that restore originals.
+    A lost file is gone or torn, or a folder, a link, a FIFO, a socket or a device has its path. ``spare`` is a file with the same data ("":
+    no such file). A ``checked`` file has a version and a checksum. If a ``told`` file is torn or of another kind, an item of the status
+    names the file; a file that is not told has an item of its own, or each look at the node writes the file. Each run writes a ``written``
+    file, beside the steps of its plan. The removal of the profile deletes a ``deleted`` file, beside the steps that restore originals.
     """
 
     path: str
@@ -70,15 +70,16 @@ AGENT = f"{ETC}/agent.json"
 APPLIED = f"{STATE}/applied.json"
 HISTORY = f"{STATE}/journal/profiles.json"
 BEFORE = f"{STATE}/journal/before.json"
-LOST = f"{BEFORE}.damaged"  # a copy of BEFORE when it could not be read; empty if BEFORE was missing
-UNREADABLE = f"{BEFORE}.unreadable"  # single records that could not be read, unchanged; kept until a user deletes it
+LOST = f"{BEFORE}.damaged"  # a copy of an unreadable BEFORE; empty if BEFORE was missing
+UNREADABLE = f"{BEFORE}.unreadable"  # the unreadable records, unchanged; this file stays until a user deletes it
 ADMITTED = f"{STATE}/admitted.json"
 CHECKPOINT = f"{STATE}/checkpoint.json"
 WORKLOADS = (ADMITTED, CHECKPOINT)
 UNCONFIRMED = f"{STATE}/unconfirmed.json"
 REJECTED = f"{STATE}/rejected.json"
 PAUSE = f"{STATE}/pause.json"
-# Exists from before a hook drains the node until the hook has resumed the node, also over boots. Lines: the hook; a failed resume's error.
+# This file exists from before a hook drains the node until the hook has resumed the node, also over boots. Its lines are the hook's path,
+# and the error of a failed resume.
 DRAINED = f"{STATE}/drained"
 PROGRAM = f"{STATE}/program.json"  # digests of the agent's program, as it was installed: program_check.py
 PCI_USED = f"{STATE}/pci-used.json"  # the PCI functions that may be bound and that the machine uses: pci_used_before.py
@@ -88,8 +89,9 @@ SINCE = f"{STATE}/drift-since.json"
 STATUS = f"{RUN}/status.json"
 PUBLISHED = (STATUS, f"{RUN}/pools.json", f"{RUN}/pools.env")
 ATTEMPTS = f"{RUN}/attempts.json"
-RELOAD_DUE = f"{RUN}/reload-due"  # exists from before files that systemd reads are written until systemd has reloaded
-# Exists from before a kubelet is stopped until the new kubelet is healthy; its text is the hook that drained the node, if any.
+RELOAD_DUE = f"{RUN}/reload-due"  # exists from before a run writes files of systemd until systemd has reloaded them
+# This file exists from before a kubelet is stopped until the new kubelet is healthy. Its text is the path of the hook that drained the
+# node, if any.
 KUBELET_DUE = f"{RUN}/kubelet-due"
 WAY_BACK = f"{RUN}/way-back.json"
 KUBELET_FINDINGS = f"{RUN}/kubelet-findings.json"  # when each finding was first seen
@@ -159,7 +161,7 @@ KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
-AGENT_MANAGER = "agent"  # the manager whose originals no profile caused
+AGENT_MANAGER = "agent"  # the manager of the agent's originals, which no profile caused
 PRIVATE = 0o600
 VERSION = 1  # the version of checksummed files
 
@@ -173,7 +175,7 @@ class Record(NamedTuple):
 
 
 def kind(host: Host, path: str) -> str:
-    """The kind of thing at the path of a file of Corral's own, such as "a link" or "a folder"; "" for a file, and where nothing is."""
+    """The kind of thing at the path of a file of Corral's own, such as "a link"; empty for a regular file or an absent path."""
     found = host.permissions(path)
     return "" if found is None else KINDS.get(stat.S_IFMT(found[0]), "something else")
 
@@ -184,9 +186,9 @@ def there(host: Host, path: str) -> bool:
 
 
 def read_text(host: Host, path: str) -> t.Optional[str]:
-    """The text of a file of Corral's own; None if it is gone, or something else has its path.
+    """The text of a file of Corral's own; None if the path is absent or no regular file.
 
-    Only a file is opened: the error for a folder or a link would look like the error of a disk.
+    Only a regular file is opened: the error for a folder or a link would look like the error of a disk.
     """
     found = host.permissions(path)
     return host.read(path, follow=False) if found is not None and stat.S_ISREG(found[0]) else None
@@ -206,7 +208,7 @@ def declared_text(host: Host) -> t.Optional[str]:
 
 
 def wrong(host: Host, path: str, stored: t.Any, *, is_checked: bool = True) -> str:
-    """What is wrong with a file of Corral's own that should exist, with ``stored`` as its JSON value; "" for a file in order."""
+    """What is wrong with a file of Corral's own whose JSON value is ``stored``; an empty string if the file is in order."""
     if not there(host, path):
         return "is gone"
     other = kind(host, path)
@@ -264,7 +266,7 @@ def either(host: Host, path: str) -> t.Any:
 
 
 def key_of_record(row: t.Any) -> t.Any:
-    """The kind, target and name of the original in a row; for a row that cannot be read, the row itself."""
+    """The kind, target and name of the original in a row of BEFORE; the row itself if Corral cannot read the row."""
     before = row.get("before") if isinstance(row, dict) else None
     return [before.get(word) for word in ("kind", "target", "name")] if isinstance(before, dict) else row
 
@@ -294,22 +296,22 @@ def checked_text(data: t.Any) -> str:
 
 
 def checksum(data: t.Any) -> str:
-    """CRC-32 of the canonical JSON. It shows truncation and careless edits; the file's mode 0600 protects against malice."""
+    """CRC-32 of the canonical JSON. A checksum shows truncation and careless edits; the file's mode 0600 protects against malice."""
     return f"{zlib.crc32(json.dumps(data, sort_keys=True).encode()):08x}"
 
 
 def written_before(host: Host, path: str) -> bool:
-    """Whether Corral wrote a file and did not delete it since: the file exists, or only its second copy, which shows a loss (see rest_of())."""
+    """Whether the file or its second copy exists: Corral wrote the file and did not delete it since. (A second copy alone shows a loss.)"""
     return there(host, path) or there(host, f"{path}.previous")
 
 
 def rest_of(path: str) -> tuple[str, str]:
-    """A file and its second copy, in the order in which they are deleted: a second copy alone would look like a loss."""
+    """The paths of a file and its second copy, in the order of deletion: a second copy without its file would look like a loss."""
     return f"{path}.previous", path
 
 
 def write_checked(host: Host, path: str, data: t.Any, *, spare: bool = True) -> None:
-    """Write a checksummed file, and with ``spare`` its second copy, which counts if the file is lost."""
+    """Write a checksummed file. With ``spare`` also write the second copy, which Corral reads if the file is lost."""
     text = readable(path, checked_text(data))
     state_folder(host, os.path.dirname(path))
     host.write_file(path, text, PRIVATE)
@@ -318,7 +320,7 @@ def write_checked(host: Host, path: str, data: t.Any, *, spare: bool = True) -> 
 
 
 def readable(path: str, text: str) -> str:
-    """``text``, unchanged. Raises OSError if ``text`` is larger than READ_LIMIT: a file with this text would count as lost."""
+    """Return ``text`` unchanged. Raises OSError if ``text`` is larger than READ_LIMIT, since Corral could not read such a file again."""
     if len(text.encode("utf-8", "surrogateescape")) > READ_LIMIT:
         raise OSError(errno.EFBIG, f"more than {READ_LIMIT >> 20} MiB, which is the most that is read", path)
     return text
@@ -331,7 +333,7 @@ def state_folder(host: Host, path: str) -> None:
 
 
 def records(host: Host) -> tuple[list[Record], t.Optional[str]]:
-    """The originals, oldest first, and a warning if they come from the second copy or cannot be read at all."""
+    """The originals, oldest first, and a warning if the originals come from the second copy or cannot be read at all."""
     copies = [read_text(host, path) or "" for path in (BEFORE, f"{BEFORE}.previous")]
     found, warning = records_in(copies[0]), None
     if found is not None and copies[1] != copies[0]:
@@ -345,14 +347,14 @@ def records(host: Host) -> tuple[list[Record], t.Optional[str]]:
 
 
 def were_recorded(host: Host) -> bool:
-    """Whether a file of originals must exist: it is written whenever a profile is applied or an agent is installed."""
+    """Whether a file of originals must exist: Corral writes this file whenever it applies a profile or installs an agent."""
     return written_before(host, BEFORE) or there(host, APPLIED) or there(host, AGENT)
 
 
 def originals_lost(host: Host) -> bool:
-    """Whether originals must exist and neither copy can be read, now or in an earlier run.
+    """Whether the originals are lost: a file of originals must exist, and neither copy can be read, in this run or in an earlier run.
 
-    A later run records the values that it finds, which are not those from before Corral: the loss stays until the state is removed.
+    A run after the loss records the present values, which are not the values from before Corral: the loss stays until the state is removed.
     """
     if there(host, LOST):
         return True
@@ -379,7 +381,7 @@ def rows_in(text: str) -> t.Optional[tuple[tuple[Record, ...], tuple[t.Any, ...]
         return None
     if not isinstance(data, list):
         return None
-    from ..model.plan import undo  # A tick that only writes the metrics does not load it.
+    from ..model.plan import undo  # A tick that only writes the metrics does not load this module.
 
     found, others = [], []
     for row in data:
@@ -394,7 +396,7 @@ def rows_in(text: str) -> t.Optional[tuple[tuple[Record, ...], tuple[t.Any, ...]
 
 
 def unread_rows(host: Host) -> list[t.Any]:
-    """The rows in the file of originals that cannot be read, and are not set aside yet."""
+    """The unreadable rows in the file of originals, which save_records() copies to UNREADABLE."""
     for path in (BEFORE, f"{BEFORE}.previous"):
         rows = rows_in(read_text(host, path) or "")
         if rows is not None:
@@ -403,16 +405,16 @@ def unread_rows(host: Host) -> list[t.Any]:
 
 
 def unreadable(host: Host) -> list[t.Any]:
-    """All rows of originals that cannot be read: first the rows in UNREADABLE. The original of each row counts as lost."""
+    """All unreadable rows of originals: first the rows in UNREADABLE. The original of each row counts as lost."""
     kept = read_json(host, UNREADABLE) if there(host, UNREADABLE) else None
     aside = kept if isinstance(kept, list) else []
     return [*aside, *(row for row in unread_rows(host) if row not in aside)]
 
 
 def save_records(host: Host, kept: t.Sequence[Record]) -> None:
-    """Write the originals; they are on the disk before this returns.
+    """Write the originals, and return once the disk has them.
 
-    First a loss of the earlier originals is recorded (LOST), and rows that cannot be read are set aside (UNREADABLE).
+    If the earlier originals are lost, the file LOST is written first; unreadable rows are first copied to UNREADABLE.
     """
     if not there(host, LOST) and originals_lost(host):
         state_folder(host, os.path.dirname(BEFORE))
@@ -428,8 +430,8 @@ def save_records(host: Host, kept: t.Sequence[Record]) -> None:
 def applied(host: Host) -> t.Any:
     """The data of the profile that was applied last; None without a profile.
 
-    If its file is lost, the newest profile of the history counts, which is written first. The node must then have a declared profile and
-    originals of what a profile changed: otherwise the profile was removed.
+    If the file APPLIED is lost, the newest profile in HISTORY counts, since a run writes HISTORY before APPLIED. The node must then have a
+    declared profile and originals of a profile's changes: without these, the profile was removed.
     """
     found = read_json(host, APPLIED)
     if found is None and declared_text(host) is not None and has_changed(host):
@@ -442,12 +444,12 @@ def applied(host: Host) -> t.Any:
 
 
 def was_applied(host: Host) -> bool:
-    """Whether a profile was applied and not removed since: one of two files is enough, since the other may be lost."""
+    """Whether a profile was applied and not removed since. APPLIED or EFFECTIVE_PROFILE is enough as proof: the other file may be lost."""
     return there(host, APPLIED) or there(host, EFFECTIVE_PROFILE)
 
 
 def has_changed(host: Host) -> bool:
-    """Whether originals exist of what a profile changed, beside the originals of the agent."""
+    """Whether originals of a profile's changes exist, beside the originals of the agent."""
     return any(record.manager != AGENT_MANAGER for record in records(host)[0])
 
 
@@ -457,7 +459,7 @@ def record_profile(host: Host, profile: t.Any) -> None:
     if last == profile and read_json(host, APPLIED) is not None:
         return
     if not were_recorded(host):
-        save_records(host, ())  # Also if the profile changed nothing: from now on a missing file is a loss.
+        save_records(host, ())  # An empty file of originals is written too: from now on a missing file is a loss.
     from ..model.status import history as applied_profiles  # A tick that changes nothing does not get here.
 
     if last != profile:
@@ -482,9 +484,9 @@ def save_history(host: Host, kept: t.Sequence[HistoryEntry]) -> None:
 
 
 def leave_nothing(host: Host, path: str) -> None:
-    """Remove a lock in RUN, and RUN itself, if RUN has no other file and the folder STATE does not exist.
+    """Remove the lock ``path`` and its folder RUN, if RUN has no other file and the folder STATE does not exist.
 
-    The caller holds the lock, and releases it afterwards, even if these folders cannot be read.
+    The caller holds the lock and releases it afterwards. If a folder cannot be read, nothing is removed.
     """
     try:
         alone = not host.exists(STATE) and [f"{RUN}/{name}" for name in host.names(RUN)] == [path]
@@ -496,7 +498,7 @@ def leave_nothing(host: Host, path: str) -> None:
 
 
 def delete_with_profile(host: Host, but: str) -> None:
-    """Delete the ``deleted`` files of FILES except ``but``, and the damaged copies of WORKLOADS: no step removes them."""
+    """Delete the ``deleted`` files of FILES except ``but``, and the damaged copies of WORKLOADS: no step of a plan removes these files."""
     aside = [f"{path}.damaged" for path in WORKLOADS]
     for path in (*aside, *(path for one in FILES if one.deleted and one.path != but for path in one.copies)):
         if there(host, path):
@@ -506,8 +508,8 @@ def delete_with_profile(host: Host, but: str) -> None:
 def forget(host: Host) -> None:
     """Remove all of Corral's own state except the node's lock.
 
-    The run that holds the lock removes the lock last (leave_nothing()). Folders inside Corral's folders stay, and so do the folders
-    above them; /etc/corral stays with the files in it.
+    The run that holds the lock removes the lock last (leave_nothing()). A folder inside Corral's folders stays, and so do the folders above
+    it; /etc/corral stays if it has files.
     """
     for folder in (f"{STATE}/journal", STATE, DEVICES, RUN):
         # Second copies first: a second copy without its file would look like a loss.

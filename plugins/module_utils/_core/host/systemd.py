@@ -94,7 +94,7 @@ def release(host: Host) -> t.Optional[int]:
 
 
 def active(host: Host, units: t.Sequence[str]) -> frozenset[str]:
-    """The units that are active, by one call: no file shows an active unit without processes. Raises NoAnswer."""
+    """The units among ``units`` that are active. Only systemd can tell: no file shows an active unit without processes. Raises NoAnswer."""
     argv = ("systemctl", "is-active", "--", *units)
     answer = answered(host, argv, lambda bus: "\n".join(bus.active_state(unit, SECONDS) for unit in units))
     states = answer.out.split()
@@ -124,14 +124,14 @@ def set_properties(host: Host, unit: str, assignments: t.Sequence[str]) -> Comma
 
 
 def control(host: Host, verb: str, unit: str, *, mode: str = "replace", timeout: float) -> Command:
-    """Start, stop or restart a unit and wait until that is done; or "daemon-reload", without a unit."""
+    """Start, stop or restart a unit and wait for the end of the job. For "daemon-reload" ``unit`` is empty."""
     modes = () if mode == "replace" else (f"--job-mode={mode}",)
     argv = ("systemctl", verb, *modes, *(("--", unit) if unit else ()))
     return answered(host, argv, lambda bus: bus.control(verb, unit, mode, timeout), timeout)
 
 
 def end_units(host: Host, *patterns: str, stop: bool) -> None:
-    """Have systemd forget units whose files are gone: the failed units, and with ``stop`` the active units too."""
+    """Make systemd forget units that match ``patterns`` and whose files are gone: failed units, and with ``stop`` active units too."""
     if stop:
         host.run("systemctl", "stop", "--no-block", "--", *patterns, timeout=SECONDS)
     host.run("systemctl", "reset-failed", "--", *patterns, timeout=SECONDS)
@@ -156,7 +156,7 @@ def answered(
         except NotCovered:
             return host.run(*argv, timeout=timeout)
         except Unavailable:
-            close_connection(host, broken=True)  # The request may have been carried out: each can be repeated.
+            close_connection(host, broken=True)  # systemd may have carried out the request; a repetition is harmless.
             return host.run(*argv, timeout=timeout)
         host.commands.append(argv)
         return answer
@@ -164,7 +164,7 @@ def answered(
 
 
 def connection(host: Host) -> t.Optional[Connection]:
-    """The connection to systemd, opened when first needed; None without a connection: then systemctl is used."""
+    """The connection to systemd, opened by the first call; None without a connection: the caller then runs systemctl."""
     if host.connection is None and not host.connection_tried and host.runs_commands:
         host.connection_tried = True
         try:
@@ -215,7 +215,7 @@ class UnitFiles:
         return next((path for path in paths if self.text(path) is not None or self.host.exists(path)), None)
 
     def mask(self, unit: str) -> str:
-        """The file that masks a unit: a link to /dev/null or an empty file (systemd.unit(5)); "" for a unit that can start."""
+        """The file that masks a unit: a link to /dev/null or an empty file (systemd.unit(5)); an empty string for a unit without a mask."""
         path = next((f"{base}/{unit}" for base, names in self.names.items() if unit in names), "")
         return path if path and (self.host.link(path) == "/dev/null" or self.text(path) == "") else ""
 
@@ -228,7 +228,8 @@ class UnitFiles:
         if unit in self.ordered:
             return self.ordered[unit]
         files: dict[str, str] = {}
-        # systemd.unit(5): of two drop-ins with the same name, the drop-in in the more specific folder wins, then in the earlier load path.
+        # systemd.unit(5): of two drop-ins with the same name, the drop-in in the more specific folder wins; in folders of the same name,
+        # the drop-in in the earlier directory of the load path.
         for folder in reversed(dropin_folders(unit)):
             for base, names in self.names.items():
                 for file in self.host.names(f"{base}/{folder}") if folder in names else ():
@@ -240,14 +241,14 @@ class UnitFiles:
 
 
 def fragments(unit: str) -> list[str]:
-    """The file names that can define a unit: its own, and for an instance its template's."""
+    """The file names that can define a unit: the unit's name, and for an instance also the name of the template."""
     stem, dummy, kind = unit.rpartition(".")
     prefix, at, instance = stem.partition("@")
     return [unit, f"{prefix}@.{kind}"] if at and instance else [unit]
 
 
 def dropin_folders(unit: str) -> list[str]:
-    """The folders of a unit's drop-ins, the most general first: for its type (service.d), for its name's prefixes, for the unit."""
+    """The folders of a unit's drop-ins, the most general first: of the unit's type (service.d), of the name's prefixes, of the unit."""
     stem, dummy, kind = unit.rpartition(".")
     parts = stem.split("-")
     prefixes = ["-".join(parts[:depth]) + f"-.{kind}.d" for depth in range(1, len(parts))]
@@ -266,7 +267,7 @@ def system_settings(host: Host, name: str) -> list[Setting]:
 
 
 def assignments(file: str, text: t.Optional[str], name: str) -> list[Setting]:
-    """Each ``name=value`` of a file, in order."""
+    """Each assignment of ``name`` in the text of a unit file, in order."""
     settings = []
     for line in logical_lines(text or ""):
         key, equals, value = line.partition("=")
@@ -308,15 +309,15 @@ def merged_cpus(settings: t.Iterable[Setting]) -> t.Optional[frozenset[int]]:
 
 
 def slices_with_dropins(host: Host, prefix: str) -> list[str]:
-    """The slices with this prefix that have drop-ins of set-property or of Corral, whether they run or not."""
+    """The slices with this prefix that have drop-ins of set-property or of Corral, running or not."""
     folders = (name for base in DROPINS for name in host.names_like(base, ((prefix, ".slice.d"),)))
     names = dict.fromkeys(name[: -len(".d")] for name in folders)
     return [name for name in names if name != f"{prefix}.slice" and not name.endswith("@.slice")]
 
 
 def cpus_at_start(unit: str, settings: t.Sequence[Setting]) -> frozenset[int]:
-    """The CPUs that a unit would have at its start from set-property and Corral's drop-in; none if another file assigns CPUs, which
-    Corral does not take back.
+    """The CPUs that set-property and Corral's drop-in would give a unit at its start; empty if another file assigns CPUs, since Corral does
+    not take back the CPUs of such a file.
     """
     ours = {dropin(unit, "cpu"), *(control_file(unit, "AllowedCPUs", runtime=runtime) for runtime in (True, False))}
     known = all(item.file in ours for item in settings)

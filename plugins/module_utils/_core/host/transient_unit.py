@@ -15,9 +15,9 @@ def command_line(
 ) -> tuple[str, ...]:
     """The command that runs ``argv`` in a transient service with these properties and environment variables.
 
-    ``argv`` gets the caller's standard streams, and its exit code is that of systemd-run (systemd-run(1), --pipe and --wait). systemd
-    starts the processes, so they do not have the caller's control group, capabilities, mounts and limits; when ``argv`` ends, systemd ends
-    the processes that are left. Each dollar sign is doubled: systemd replaces variables (systemd.service(5)).
+    ``argv`` gets the caller's standard streams, and systemd-run ends with the exit code of ``argv`` (systemd-run(1), --pipe and --wait).
+    systemd starts the processes, so they do not have the caller's control group, capabilities, mounts and limits; when ``argv`` ends,
+    systemd ends the processes that are left. Each dollar sign is doubled: systemd replaces variables (systemd.service(5)).
     """
     named = (f"--unit={unit}",) if unit else ()
     given = [f"--property={name}={value}" for name, value in properties.items()]

@@ -23,11 +23,12 @@ INTERPRETERS = 5  # the longest chain of interpreters of a script that the kerne
 
 
 def why_not(host: Host, argv: t.Sequence[str]) -> tuple[str, str]:
-    """The first word of a command that names a file that not only root can change, and why, with a remedy; ("", "") without such a word.
+    """The first word of ``argv`` whose file other users than root can change, and the reason with a remedy; two empty strings if there is
+    no such word.
 
     A program may run files that its arguments name. So each word with a slash is checked, the part after = in a word, and the interpreters
     of a script. Relative paths start at the root, which is the unit's working directory. A tree is not checked. The reads are not recorded,
-    so they do not make a tick run in full.
+    so a changed answer makes no tick run in full.
     """
     return host.unrecorded(lambda: first_found(host, argv)) if host.answers else ("", "")
 
@@ -57,9 +58,9 @@ def is_path(word: str) -> bool:
 
 
 def changed_by_others(host: Host, path: str) -> str:
-    """Why other users than root could change a path's target, the folders above it or a link on the way; "" if only root can.
+    """Why other users than root could change a path's target, the folders above it or a link on the way; empty if only root can.
 
-    Also "" if nothing is at the path: only root can make a file there. A device file counts as safe: it is no program.
+    The result is also empty for an absent path, which only root can make, and for a device file, which is no program.
     """
     try:
         for at, link in link_walk.steps(host, path):

@@ -28,7 +28,7 @@ def regular_file(path: str) -> t.BinaryIO:
 
 
 def read(path: str, most: int) -> bytes:
-    """The bytes of a file, at most ``most`` and one more. Raises OSError."""
+    """The first ``most`` + 1 bytes of a file: the last byte shows that the file is too large. Raises OSError."""
     given = GIVEN.fullmatch(path)
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC), "rb") if given else regular_file(path) as file:
         return file.read(most + 1)

@@ -21,17 +21,17 @@ from .files import Host
 from .workload import workload_state
 
 LISTED = 4  # the most unreadable grants that a message names
-# The requests of the profile's workloads. None: they are not known, and each slice with a workload's name counts as a grant.
+# The requests of the profile's workloads. None: the profile is not known, and each slice with a workload's name counts as a grant.
 Listed = t.Optional[t.Sequence[ResourceRequirements]]
 
 
 def admitted(host: Host) -> tuple[Workload, ...]:
-    """The workloads that were admitted at run time; the profile does not have them."""
+    """The workloads that were admitted at run time, which are not in the profile."""
     return admitted_or_damage(host)[0]
 
 
 def admitted_or_damage(host: Host) -> tuple[tuple[Workload, ...], str]:
-    """The workloads that were admitted at run time, and what is wrong with their file ("": nothing)."""
+    """The workloads that were admitted at run time, and what is wrong with their file (an empty string for a file in order)."""
     if not state.written_before(host, state.ADMITTED):
         return (), ""
     try:
@@ -45,7 +45,9 @@ def admitted_or_damage(host: Host) -> tuple[tuple[Workload, ...], str]:
 
 
 def admitted_in(host: Host, path: str) -> tuple[Workload, ...]:
-    """The workloads in a file of admitted workloads (ADMITTED: and in its second copy). Raises ValueError or CorralError for a foreign file."""
+    """The workloads in ``path``, a file of admitted workloads, and for ADMITTED also in its second copy. Raises ValueError or CorralError
+    for a foreign file.
+    """
     data = state.checked_data(state.read_json(host, path))
     return profile.parse_workloads(state.either(host, path) if path == state.ADMITTED else data)
 
@@ -56,10 +58,10 @@ def grants_in_force(host: Host) -> tuple[Grant, ...]:
 
 
 def read_checkpoint(host: Host, listed: Listed) -> tuple[Checkpoint, str]:
-    """The checkpoint as it was written, and "" or what is wrong with its file.
+    """The checkpoint as Corral wrote it, and what is wrong with its file (an empty string for a file in order).
 
-    If the file is unreadable, or older than a run, the slices show which workload runs where: only workloads that do not run are taken
-    from the older version or the second copy. If single grants cannot be read, the other grants stay as they are.
+    If the file is unreadable, or older than a run, the slices show which workload runs where. Only the grants of workloads that do not run
+    are then taken from the older version or the second copy. If single grants cannot be read, the other grants stay as they are.
     """
     if not state.written_before(host, state.CHECKPOINT):
         found = rebuilt(host, listed, Checkpoint())
@@ -83,7 +85,8 @@ def read_checkpoint(host: Host, listed: Listed) -> tuple[Checkpoint, str]:
 
 
 def run_unknown_to(host: Host, kept: Checkpoint, listed: Listed) -> str:
-    """The name of a workload whose slice runs on exclusive CPUs that the checkpoint does not have for it; "" without such a workload.
+    """The name of a workload whose slice runs on exclusive CPUs that its grant in the checkpoint lacks; an empty string without such a
+    workload.
 
     A checkpoint is written before a run gets its CPUs: a checkpoint without these CPUs is older than the run, and may be from a backup.
     """
@@ -103,7 +106,7 @@ def run_unknown_to(host: Host, kept: Checkpoint, listed: Listed) -> str:
 
 
 def earlier(host: Host) -> Checkpoint:
-    """The grants of the checkpoint's second copy that can be read."""
+    """A checkpoint of the readable grants in the second copy."""
     try:
         return grants.from_data(state.checked(host, f"{state.CHECKPOINT}.previous"))[0]
     except ValueError:
@@ -111,13 +114,13 @@ def earlier(host: Host) -> Checkpoint:
 
 
 def rebuilt(host: Host, listed: Listed, earlier: Checkpoint) -> Checkpoint:
-    """The grants as the node shows them, completed by an earlier checkpoint."""
+    """The grants as the slices on the node show them, completed by an earlier checkpoint."""
     known = {one.workload: one for one in earlier.grants}
     declared = {need.workload.name: need for need in listed or ()}
     found: dict[str, Grant] = {}
     for one in workload_state.seen_grants(host):
         need, before = declared.get(one.workload), known.get(one.workload)
-        # If no condition is true, the slice may be another program's: the cpu manager reports its processes.
+        # If no condition is true, the slice may belong to another program: the cpu manager reports the slice's processes.
         if need or before or listed is None:
             found[one.workload] = of_slice(host, one, need, before)
     taken = grants.exclusive(found.values())

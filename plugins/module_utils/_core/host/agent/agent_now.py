@@ -18,7 +18,7 @@ from .. import process, systemd
 from ..files import Host
 from ..lock import LOCK
 
-SECONDS = 10.0  # for an answer of systemctl
+SECONDS = 10.0  # the longest wait for an answer of systemctl
 PROPERTIES = (
     "ActiveState", "ConditionResult", "ConditionTimestampMonotonic", "InactiveExitTimestampMonotonic", "LoadState", "MainPID", "Result",
     "TimeoutStartUSec", "UnitFileState",
@@ -43,7 +43,7 @@ def ask(host: Host) -> t.Optional[Agent]:
 
 
 def unit_of(block: t.Mapping[str, str], now: float) -> UnitStatus:
-    """A unit's status out of the fields of ``systemctl show``."""
+    """A unit's status from ``block``, the fields that ``systemctl show`` prints for the unit."""
     active = block.get("ActiveState", "")
     began = float(block.get("InactiveExitTimestampMonotonic") or 0) / 1e6
     checked = block.get("ConditionTimestampMonotonic", "0") != "0"
@@ -60,9 +60,10 @@ def span(text: str) -> float:
 
 
 def holder(host: Host, but: str) -> str:
-    """The process that holds the node's lock (proc_locks(5)); "" if no process holds the lock, or if ``but`` holds the lock.
+    """The process that holds the node's lock (proc_locks(5)); an empty string if no process other than the PID ``but`` holds the lock.
 
-    Any user may lock a file with the same inode number on another file system, or hold more locks than can be read.
+    The device is compared too, since any user may lock a file with the same inode number on another file system. An unreadable list counts
+    as empty, since any user may hold more locks than can be read.
     """
     lock_file = host.found(LOCK)
     file = lock_file and f"{os.major(lock_file.st_dev):02x}:{os.minor(lock_file.st_dev):02x}:{lock_file.st_ino}"

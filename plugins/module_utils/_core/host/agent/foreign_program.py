@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Runs a program that a profile names, in a unit of the program's own, if only root could have changed the program."""
+"""Runs a program that a profile names in a transient unit, if only root could have changed the program."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ from ..command import ENVIRONMENT, Command, run_foreign
 if t.TYPE_CHECKING:
     from ..files import Host
 
-NOT_RUN = 125  # the exit code if systemd did not run the program
-SYSTEMD_SECONDS = 60.0  # the time for systemd itself, also on a busy machine
+NOT_RUN = 125  # the exit code if systemd did not start the program
+SYSTEMD_SECONDS = 60.0  # the time that systemd itself may take, also on a busy machine
 PROPERTIES = {
     "Slice": "system.slice",
     "UMask": "0022",
     "TasksMax": "512",
     "MemoryMax": "1G",
-    # systemd kills the whole unit at once when the time is up or the first process has ended.
+    # When the time is up or the first process has ended, systemd kills the whole unit at once.
     "KillSignal": "SIGKILL",
-    # The caller reports the exit code: systemd would log several lines for each run.
+    # systemd would log several lines for each run. The caller reports the exit code instead.
     "LogLevelMax": "err",
-    # printenv prints how the program ended, after the program's output (systemd.exec(5), "Environment Variables Set on the Service"). The
-    # command has no ${NAME}: systemd 257 doubles each $ in the unit file that it writes, and reads this file after a daemon-reload.
+    # printenv prints how the program ended, after the program's output (systemd.exec(5), "Environment Variables Set on the Service"). An
+    # ${NAME} in this command would not work: systemd 257 doubles each $ in a transient unit's file, and reads the file after a
+    # daemon-reload.
     "ExecStopPost": "/usr/bin/printenv CORRAL_END SERVICE_RESULT EXIT_CODE EXIT_STATUS",
 }
 END = {"CORRAL_END": ""}  # printenv prints an empty line: the program's last line may lack its line feed.
-# A user that exists only for this run, with its own /tmp, and with the rights that every user has.
+# The program runs as a user that exists only for this run, with its own /tmp, and with the rights that every user has.
 UNPRIVILEGED = {"DynamicUser": "yes", "ProtectHome": "yes", "CapabilityBoundingSet": ""}
 
 
@@ -47,7 +48,8 @@ def run(
 ) -> Command:
     """Run a command in a transient service. The answer has the form of command.run_foreign(). Never raises.
 
-    A caller whose lock excludes a second run names the service with ``unit``: a service that a killed caller left is stopped first.
+    ``unit``: the name of the service, for a caller whose lock excludes a second run. A service of this name that a killed caller left is
+    stopped first.
     """
     dummy, refused = trusted_program.why_not(host, argv)
     if refused:
@@ -73,14 +75,15 @@ def run(
 
 
 def bound(host: Host) -> dict[str, str]:
-    """The property with which systemd stops the service as soon as the caller's service ends; {} in a session, which has no service.
+    """The property with which systemd stops the service as soon as the caller's service ends; empty in a login session, which has no
+    service.
 
-    After= is not set: with it the service would wait until a caller of Type=oneshot has ended (systemd.unit(5)).
+    After= is not set: with After= the service would wait until a caller of Type=oneshot has ended (systemd.unit(5)).
     """
     lines = host.unrecorded(lambda: host.read("/proc/self/cgroup") or "").splitlines()
     groups = [line.split(":", 2)[2] for line in lines if line.startswith("0::/") or ":name=systemd:/" in line]
     for name in (name for group in groups for name in group.split("/") if name and not name.endswith(".slice")):
-        if name.endswith(".service"):  # Deeper names are the service's own groups.
+        if name.endswith(".service"):  # Deeper names are control groups inside the service.
             return {"BindsTo": name.replace("\\", "\\\\")}  # systemd-run removes one backslash
         break
     return {}

@@ -18,7 +18,7 @@ from ..files import Host
 
 
 def publish(host: Host, status: t.Mapping[str, t.Any], began: float) -> t.Optional[str]:
-    """Write the metrics of a tick that began at ``began`` (seconds since the boot), if their folder exists.
+    """Write the metrics of a tick that began at ``began`` (seconds since the boot), if the folder for metrics exists.
 
     Returns the error; None without an error.
     """

@@ -16,27 +16,27 @@ from ..files import Host
 from . import foreign_program
 
 HOOK_SECONDS = 1800.0
-HOOK_UNIT = "corral-hook.service"  # one name is enough: the caller holds the node's lock
+HOOK_UNIT = "corral-hook.service"  # the same name for each run: the node's lock excludes a second run of a hook
 HEALTH_SECONDS = READY_SECONDS = 120.0
 # A kubelet answers before its managers have read their state files, and ends if it refuses one of these files.
 STEADY_SECONDS = 8.0
 BETWEEN_SECONDS = 0.5
-BETWEEN_REQUESTS = 3.0  # to the API server, which serves all nodes
+BETWEEN_REQUESTS = 3.0  # between two requests to the API server, which serves all nodes
 CLOCK_SECONDS = 1.0  # the precision of a report's time
 LOG_LINES = 5
-# After so many processes, one after the other, another Restart= will not help.
+# The number of main processes, one after the other, after which a further restart (Restart=) will not help.
 ENDS = 4
 
 
 def refused(host: Host, step: Step) -> str:
-    """Run the hook, or wait. Returns the reason of a failure, "" for success."""
+    """Carry out a step: run the hook, or wait for the service. Returns the reason of a failure; an empty string for success."""
     if step.kind == "hook":
         return run_hook(host, step)
     return wait_until_ready(host, step) if step.name else wait_for_health(host, step)
 
 
 def run_hook(host: Host, step: Step) -> str:
-    """Run the program with its argument. The file DRAINED exists from before the drain until a resume has succeeded."""
+    """Run the hook of a step (drain or resume). The file DRAINED exists from before the drain until a resume has succeeded."""
     if step.value == "drain":
         state.state_folder(host, state.STATE)
         host.write_file(state.DRAINED, f"{step.target}\n", state.PRIVATE)
@@ -52,13 +52,13 @@ def run_hook(host: Host, step: Step) -> str:
 
 
 def drained_by(host: Host) -> tuple[str, str]:
-    """The hook that drained the node and has not resumed it, and the error of its last resume; "" twice without a complete record."""
+    """The hook that drained the node and has not resumed it, and the last resume's error; two empty strings without a complete record."""
     path, end, said = (state.read_text(host, state.DRAINED) or "").partition("\n")
     return (path, said.strip()) if end and path.startswith("/") else ("", "")
 
 
 def wait_for_health(host: Host, step: Step) -> str:
-    """Ask for /healthz until it has been 200 for STEADY_SECONDS. Returns "", or after a timeout or too many restarts the last log lines."""
+    """Ask the service for /healthz until the status has been 200 for STEADY_SECONDS. Returns an empty string, or why the wait failed."""
     address, dummy, port = (step.value or "").rpartition(":")
     began = time.monotonic()
     healthy_since = None
@@ -70,7 +70,7 @@ def wait_for_health(host: Host, step: Step) -> str:
         if healthy_since is not None and now - healthy_since >= STEADY_SECONDS:
             return ""
         pids = host.processes(f"{cgroup.service_group(host, step.target)}/cgroup.procs")
-        processes.update(sorted(map(int, pids))[:1])  # The main process: its children have higher numbers.
+        processes.update(sorted(map(int, pids))[:1])  # The lowest PID is the main process.
         if now - began > HEALTH_SECONDS or len(processes) >= ENDS:
             break
         time.sleep(BETWEEN_SECONDS)
@@ -82,8 +82,8 @@ def wait_for_health(host: Host, step: Step) -> str:
 
 
 def wait_until_ready(host: Host, step: Step) -> str:
-    """Ask the API server until the running kubelet has reported the node Ready. Returns "", or after a timeout the last answer."""
-    from ..kubelet import kubelet_node, kubelet_ready  # Imported here: only a changed kubelet configuration needs them.
+    """Ask the API server until the running kubelet has reported the node Ready. Returns an empty string, or why the wait failed."""
+    from ..kubelet import kubelet_node, kubelet_ready  # Only a changed kubelet configuration needs these modules.
 
     began = time.monotonic()
     while True:
@@ -104,7 +104,7 @@ def wait_until_ready(host: Host, step: Step) -> str:
 
 
 def ended(processes: t.Collection[int]) -> str:
-    """A part of a message: how often the service ended; "" for never."""
+    """A part of a message: how often the service ended; an empty string if the service never ended."""
     return f", and it ended {len(processes) - 1} times" if len(processes) > 1 else ""
 
 

@@ -17,7 +17,7 @@ from ..pids import sysctl
 
 TUNED_ACTIVE = "/etc/tuned/active_profile"
 TUNED_FOLDERS = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned")
-TUNED_INCLUDES = 8  # the most levels of include=: profiles may include each other
+TUNED_INCLUDES = 8  # the most levels of include=: two profiles may include each other
 IRQBALANCE_FILES = ("/etc/default/irqbalance", "/etc/sysconfig/irqbalance")
 IRQBALANCE_VARIABLE = re.compile(r"IRQBALANCE_BANNED_(CPULIST|CPUS)=[\"']?([0-9a-fA-F,x-]+)")
 
@@ -26,7 +26,7 @@ IRQBALANCE_VARIABLE = re.compile(r"IRQBALANCE_BANNED_(CPULIST|CPUS)=[\"']?([0-9a
 
 
 def tuned(host: Host) -> t.Optional[Tuned]:
-    """The running tuned with the settings of its active profiles. A later profile wins, and a profile over the profiles in its include=."""
+    """The running tuned with its settings. A profile overrides earlier profiles and the profiles in its include=."""
     if not cgroup.service_runs(host, "tuned.service"):
         return None
     names = (host.read(TUNED_ACTIVE) or "").split()
@@ -78,7 +78,7 @@ def kubelet(host: Host) -> t.Optional[KubeletCpuManager]:
 
 def configured_kubelet(host: Host) -> KubeletCpuManager:
     """The CPU manager of the kubelet that kubelet.service runs or would run, by its files and flags."""
-    from ...model.kubelet import config_values, kubelet_config  # Imported here: only nodes with a kubelet need them.
+    from ...model.kubelet import config_values, kubelet_config  # Only nodes with a kubelet need these modules.
     from ..kubelet import kubelet_node
 
     running = kubelet_node.of_unit(host)
@@ -99,7 +99,7 @@ def configured_kubelet(host: Host) -> KubeletCpuManager:
 
 
 def irqbalance(host: Host) -> t.Optional[Irqbalance]:
-    """The running irqbalance with the CPUs that it does not use: its own list, or else the CPUs that the kernel isolates."""
+    """The running irqbalance with its banned CPUs, from its settings, or else from the CPUs that the kernel isolates."""
     if not cgroup.service_runs(host, "irqbalance.service"):
         return None
     here = next((file for file in IRQBALANCE_FILES if host.exists(file)), IRQBALANCE_FILES[0])
@@ -125,7 +125,7 @@ def numad(host: Host) -> bool:
 
 
 def hugepages_at_boot(host: Host) -> t.Optional[Given]:
-    """The sysctl.d file that sets vm.nr_hugepages at boot."""
+    """The sysctl.d file that sets vm.nr_hugepages at boot, with the value; None without such a file."""
     key = "vm.nr_hugepages"
     entry = sysctl.entries(host, (key,), sysctl.files_in_order(host)).get(key)
     return Given(entry.file, entry.value) if entry else None

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The pause of a node: its file, the user who set it, and whether it is in force."""
+"""The pause of a node: the file, the user who paused the node, and whether the pause is in force."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if t.TYPE_CHECKING:
     from ...model.status import json_shapes
     from ...model.status.json_shapes import RenderedPause
 
-TICK_SECONDS = 200.0  # more than the unit's own limit
+TICK_SECONDS = 200.0  # the longest wait for a tick; the tick's unit has a shorter time limit
 
 
 class PauseState(NamedTuple):
-    """The pause in force, or the pause that has ended (both as JSON data), and the error of the file."""
+    """``paused``: the pause in force. ``ended``: a pause that has ended. ``error``: what is wrong with the file."""
 
     paused: t.Optional[RenderedPause] = None
     ended: t.Optional[RenderedPause] = None
@@ -50,7 +50,7 @@ def observe(host: Host) -> PauseState:
 
 
 def as_published(host: Host) -> PauseState:
-    """The pause of the last status if it has not ended, and an error that says that the file is damaged."""
+    """The pause of the last status if it has not ended, and the error that the file is damaged."""
     status = host.unrecorded(lambda: state.read_json(host, state.STATUS))
     data = status.get("paused") if isinstance(status, dict) else None
     lasts = isinstance(data, dict) and isinstance(data.get("until"), int) and data["until"] > host.now()
@@ -69,7 +69,7 @@ def in_force(host: Host) -> t.Optional[RenderedPause]:
 
 
 def tidy(host: Host) -> PauseState:
-    """As observe(); also removes the file of an ended pause, so that a clock that is set back cannot restore it. The caller has the lock."""
+    """The result of observe(). Removes the file of an ended pause, which a clock set back could restore. The caller holds the lock."""
     seen = observe(host)
     if seen.ended is not None:
         try:
@@ -80,7 +80,7 @@ def tidy(host: Host) -> PauseState:
 
 
 def requested(host: Host, seconds: int, reason: str) -> Pause:
-    """A pause that begins now, by the calling user; under sudo(8) by sudo's caller."""
+    """A pause that begins now, set by the calling user; under sudo(8) by the user who called sudo."""
     return Pause(*who(host), reason, int(host.now()), seconds, host.boot_id(), host.uptime())
 
 
@@ -106,7 +106,7 @@ def end(host: Host) -> None:
 
 
 def who(host: Host) -> tuple[str, int]:
-    """Name and uid of the calling user; under sudo(8) of sudo's caller."""
+    """The name and uid of the calling user; under sudo(8) of the user who called sudo."""
     user, uid = os.environ.get("SUDO_USER", ""), os.environ.get("SUDO_UID", "")
     if user and uid.isdecimal():
         return printable(user), int(uid)
@@ -135,7 +135,7 @@ def tick_now(host: Host) -> None:
     """Start a tick of the agent, if the agent is installed, so that the status is current and drift is corrected.
 
     The tick reports the result. If a tick runs already, systemctl only waits for its end. That tick may have read the node before this run
-    changed it, and then publishes no new status: so a second tick is started.
+    changed the node, and then publishes no new status: so a second tick is started.
     """
     if not ticks(host):
         return

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Whether the program is as it was installed: each file, and each file that Python compiled from it.
+"""Compares the agent's program with the program that was installed: each file, and each file that Python compiled from a source.
 
-Once a release is installed and compiled, the digests of its files are recorded in a file that only root can read. If root changes both
-the program and the record, the change is not detected.
+Once a release is installed and compiled, the digests of its files are recorded in a file that only root can read. If root changes both the
+program and the record, the change is not detected.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if t.TYPE_CHECKING:
     from ...model.status.json_shapes import InstalledProgram
 
 ABSENT = "absent"
-IMPORTED = (".py", ".pyc", ".so")  # importlib.machinery; links count too, since they may lead to a package's folder
+IMPORTED = (".py", ".pyc", ".so")  # Python imports these suffixes. Links count too: a link may lead to a package.
 DIGITS = 16  # A message shows this many digits of a digest; all digits are compared.
 
 
 class Finding(NamedTuple):
-    """A file or folder that differs from the installed file or folder; ``known`` is False if it could not be read."""
+    """A file or folder that differs from the installed file or folder; ``known`` is False for an unreadable file."""
 
     path: str
     property: str
@@ -44,9 +44,9 @@ class Finding(NamedTuple):
 
 
 def record(host: Host, folder: str, names: t.Collection[str]) -> None:
-    """Record the digests of a release's files with these names, and of the files that Python compiled from them.
+    """Record the digests of the release in ``folder``: of its files ``names``, and of the files that Python compiled from these files.
 
-    Without names (a tick compiles for another Python) the digests of sources stay as they are.
+    If ``names`` is empty (a tick compiled the program for another Python), the recorded digests of sources stay.
     """
     release = release_at(f"{folder}/")
     if not release:
@@ -106,12 +106,12 @@ def digest(host: Host, path: str) -> t.Optional[str]:
 
 
 def findings(host: Host, release: str) -> list[Finding]:
-    """The differences between a release and its record."""
+    """The differences between an installed release and its record."""
     return host.unrecorded(lambda: looked_at(host, release))  # A converged tick does not repeat these reads.
 
 
 def looked_at(host: Host, release: str) -> list[Finding]:
-    """The findings for each file and folder of a release, and for the folders above it."""
+    """The findings for each file and folder of a release, and for the folders above the release."""
     top = f"{RELEASES}/{release}"
     row = records(host).get(release)
     if row is None:
@@ -146,7 +146,7 @@ def above(path: str) -> list[str]:
 
 
 def running_release(host: Host) -> str:
-    """The release to which the launcher's link leads; "" if the link leads to no release."""
+    """The release to which the launcher's link leads; an empty string if the link leads to no release."""
     return release_of(host.unrecorded(lambda: host.link(LAUNCHER)))
 
 

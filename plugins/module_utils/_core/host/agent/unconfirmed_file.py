@@ -18,7 +18,7 @@ from ...model.values.errors import refusal
 from .. import lock, state, systemd
 from ..files import Host
 
-SECONDS = 60.0  # for systemd to start or stop a timer
+SECONDS = 60.0  # the longest wait for systemd to start or stop a timer
 FIRST_PAUSE, LONGEST_PAUSE = 10.0, 3600.0  # between two journal lines about the same failure
 
 if t.TYPE_CHECKING:
@@ -60,14 +60,14 @@ def shown(host: Host) -> t.Optional[RenderedUnconfirmed]:
 
 
 def named(unsettled: Pending, nothing: str = "no profile") -> tuple[str, str]:
-    """The names of the unconfirmed profile and of the profile before it, with their hashes, since both may have the same name."""
+    """The names of the unconfirmed profile and of the profile before it. Each has its hash: both profiles may have the same name."""
     before = unsettled.before
     back = nothing if before is None else f"profile {before.get('name')} ({history.hash_of(before)})"
     return f"profile {unsettled.name} ({unsettled.hash})", back
 
 
 def log_now(host: Host, unsettled: Pending, said: str) -> bool:
-    """Whether to log a failure to go back to the profile before: a new failure at once, then after pauses that double up to an hour."""
+    """Whether to log a failed return to the profile before: a new failure at once, else after pauses that double up to an hour."""
     known, now = state.read_json(host, state.WAY_BACK), host.uptime()
     which = [unsettled.hash, unsettled.since, said]
     seconds = FIRST_PAUSE
@@ -103,12 +103,12 @@ def make(host: Host, new: Pending) -> None:
 
 
 def write(host: Host, unsettled: Pending) -> None:
-    """Record an unconfirmed profile whose timer runs already."""
+    """Record an unconfirmed profile; its timer runs already."""
     state.write_checked(host, state.UNCONFIRMED, unsettled._asdict(), spare=False)
 
 
 def forget(host: Host) -> None:
-    """Remove the record of an unconfirmed profile, and stop its timer."""
+    """Remove the record of an unconfirmed profile, and stop the timer."""
     for path in (state.UNCONFIRMED, state.WAY_BACK):
         if state.there(host, path):
             host.remove(path)
@@ -116,14 +116,14 @@ def forget(host: Host) -> None:
 
 
 def set_aside(host: Host) -> None:
-    """Rename a damaged file, and stop the timer."""
+    """Rename the damaged file of an unconfirmed profile, and stop the timer."""
     text = state.read_text(host, state.UNCONFIRMED)
     host.write_file(f"{state.UNCONFIRMED}.damaged", text or "", state.PRIVATE)
     forget(host)
 
 
 def stop_timer(host: Host) -> None:
-    """Stop the timer; the service that it started continues."""
+    """Stop the timer; a service that the timer started continues."""
     systemd.control(host, "stop", agent_units.CONFIRM_TIMER, timeout=SECONDS)
     systemd.close_connection(host)
 

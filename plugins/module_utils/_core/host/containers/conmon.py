@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
     from ..files import Host
 
-# libpod-ID.scope (systemd), libpod-ID (cgroupfs), libpod-payload-ID (--cgroups=split).
+# The names of containers' control groups: libpod-ID.scope (systemd), libpod-ID (cgroupfs), libpod-payload-ID (--cgroups=split).
 BEFORE_ID = ("libpod-payload-", "libpod-")
 STORAGE = "/var/lib/containers/storage"
-LISTS = ("containers.json", "volatile-containers.json")  # the second has the containers of podman run --rm
+LISTS = ("containers.json", "volatile-containers.json")  # the second file has the containers of podman run --rm
 
 
 class Monitor:
     """A container's monitor: the container's id and name, and the monitor's control group (path below the root). ``scoped``: systemd makes
-    a scope (-s) that holds the container while it runs. ``pidfile``: the file with the PID of the container's first process (-p).
+    a scope for the container's run (-s). ``pidfile``: the file with the PID of the container's first process (-p).
     """
 
     def __init__(self, words: list[str], group: str) -> None:
@@ -41,14 +41,14 @@ class Monitor:
 
 
 def containers(host: Host, path: str, patterns: tuple[str, ...]) -> list[tuple[str, str]]:
-    """The result of running() below a control group, which a snapshot keeps as one answer."""
+    """The result of running() below the control group ``path``; a snapshot keeps this result as one answer."""
     return host.tell(host.unrecorded(lambda: running(host, path, patterns)), "containers", path, patterns)
 
 
 def running(host: Host, root: str, patterns: t.Iterable[str]) -> list[tuple[str, str]]:
-    """Name and control group of root's containers that run below ``root`` and have a name like one of ``patterns``, sorted.
+    """Name and control group of each container of root that runs below ``root`` and whose name matches a pattern, sorted.
 
-    A container without a monitor that the storage does not know has the name "", and is always in the result.
+    The name is empty for a container without a monitor that the storage does not know; such a container is always in the result.
     """
     groups = groups_below(host, root)
     names: dict[str, str] = {}
@@ -92,7 +92,7 @@ def owner(host: Host, path: str) -> t.Optional[int]:
 
 
 def names_of(host: Host, idents: t.Collection[str]) -> dict[str, str]:
-    """The names of containers by id: from their monitors, else from the storage."""
+    """The names of containers by id: from the containers' monitors, else from the storage."""
     if not idents:
         return {}
     names = {monitor.ident: monitor.name for monitor in monitors(host)}
@@ -100,7 +100,7 @@ def names_of(host: Host, idents: t.Collection[str]) -> dict[str, str]:
 
 
 def ident_in(name: str) -> str:
-    """The id of the container whose control group has this name; "" for the name of any other group."""
+    """The id of the container whose control group has this name; an empty string for the name of any other group."""
     start = next((start for start in BEFORE_ID if name.startswith(start)), "")
     ident = name[len(start) :].partition(".scope")[0] if start else ""
     return ident if len(ident) == process.ID_DIGITS and all(digit in "0123456789abcdef" for digit in ident) else ""
@@ -121,13 +121,13 @@ def monitors(host: Host) -> t.Iterator[Monitor]:
 
 
 def word_after(words: list[str], option: str) -> str:
-    """The word that follows an option; "" without such a word."""
+    """The word that follows an option; an empty string without such a word."""
     return next((word for before, word in zip(words, words[1:]) if before == option), "")
 
 
 def stored_names(host: Host) -> dict[str, str]:
     """The names of containers in root's usual storage, by id (containers/storage)."""
-    import json  # Imported here: most ticks have no such container.
+    import json  # Imported here: most ticks find no container without a monitor.
 
     names: dict[str, str] = {}
     folders = host.names_like(STORAGE, (("", "-containers"),))

@@ -19,19 +19,19 @@ INNER = "container"  # the group that crun makes below systemd's scope for the c
 
 
 def containers(host: Host, root: str, slices: tuple[str, ...]) -> list[tuple[str, str, str]]:
-    """The result of running(), which a snapshot keeps as one answer. ``slices`` are paths of control groups."""
+    """The result of running() for ``slices`` (paths of control groups); a snapshot keeps this result as one answer."""
     return host.tell(host.unrecorded(lambda: running(host, slices)), "container_groups", root, slices)
 
 
 def running(host: Host, slices: t.Iterable[str]) -> list[tuple[str, str, str]]:
-    """Slice, name and control group of each running container below these slices, sorted; an unknown name is ""."""
+    """Slice, name and control group of each running container below these slices, sorted; the name is empty if unknown."""
     rows = [(place, ident, group) for place in slices for ident, group in conmon.groups_below(host, place).items()]
     names = conmon.names_of(host, [ident for dummy, ident, group in rows])
     return sorted((place, names.get(ident, ""), inner(host, group)) for place, ident, group in rows)
 
 
 def is_container_group(name: str) -> bool:
-    """Whether a control group of this name is a container's: Podman's, CRI-O's or containerd's."""
+    """Whether a control group with this name belongs to a container of Podman, CRI-O, containerd or Docker."""
     return bool(conmon.ident_in(name)) or name.startswith(("crio-", "cri-containerd-", "docker-"))
 
 

@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """Podman of root and of users, through its API: only Podman can read its storage.
 
-A pass starts one process for each user, as that user (podman_unit.py), which then starts Podman. Root opens no file of a user and follows
-no path of a user's. No removal is forced: Podman refuses to remove an item that is in use by now.
+A pass of garbage collection starts one process for each user, as that user (podman_unit.py); this process starts Podman. Root opens no file
+of a user and follows no path of a user's. No removal is forced: Podman refuses to remove an item that is in use by now.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ LISTS = ("images", "ps", "pod ps")
 # The oldest version of the API, to which Podman 4.3 and 5.4 answer alike.
 API, OLDEST = "/v4.0.0/libpod", 4
 TOO_OLD = 125  # the exit code of a failing Podman command
-# The seconds of a pass for all users' Podmans together, so that no user delays root's pass and other users' for long.
+# The seconds of a pass for all users' Podmans together, so that no user delays the passes of root and of other users for long.
 USERS_SECONDS = 150.0
 # The most images, containers and pods of all users together: each item has a record of 130 bytes (state.GC_RECORDS).
 USERS_ITEMS = 16_000
-# The most removals of a pass for all users together, with refused removals: the result of the pass lists each (gc_outcome.py).
+# The most removals of a pass for all users together, including refused removals: the pass reports each removal (gc_outcome.py).
 USERS_REMOVALS = 500
 
 
 class PodmanError(Exception):
-    """Podman gave no usable answer; the text names its user, the question and the reason."""
+    """Podman gave no usable answer; the text names the user, the question and the reason."""
 
 
 class Share(NamedTuple):
-    """A user's share of a pass: seconds, items of a list (a longer list is not read), and removals."""
+    """A user's share of a pass: seconds, the most items of a list (a longer list is not read), and removals."""
 
     seconds: float
     items: float
@@ -59,7 +59,7 @@ WHOLE, UNLIMITED = Share(USERS_SECONDS, USERS_ITEMS, USERS_REMOVALS), Share(*[fl
 
 
 class Podmans:
-    """The Podmans that a pass asks. Each starts with its first question and ends with the pass."""
+    """The Podmans that a pass asks. Each Podman starts with its first question and ends with the pass."""
 
     def __init__(self, host: Host, users: int = 1) -> None:
         self.host = host
@@ -82,7 +82,7 @@ class Podmans:
 
 
 class Podman:
-    """One user's Podman. ``user`` is "root", or an account with its own storage and a ``share`` of a pass."""
+    """The Podman of ``user``: "root", or an account with its own storage, which has a ``share`` of a pass."""
 
     # Starts the process that asks Podman.
     serve: t.Callable[[Host, Account], Worker] = staticmethod(Worker)
@@ -94,21 +94,21 @@ class Podman:
         self.left, self.most, self.removals = UNLIMITED if user == ROOT else share
         self.worker: t.Optional[Worker] = None
         self.device: t.Optional[str] = None  # the file system that holds a user's storage
-        self.too_old: t.Optional[str] = None  # why this Podman cannot answer; "": its release is new enough
+        self.too_old: t.Optional[str] = None  # why this Podman cannot answer; empty for a new enough release
 
     def hang_up(self) -> None:
-        """Tell the asking process to end; close() waits for it."""
+        """Tell the user's process to end; close() waits for the end."""
         if self.worker is not None:
             self.worker.hang_up()
 
     def close(self) -> None:
-        """End the asking process and its Podman."""
+        """End the user's process and its Podman."""
         worker, self.worker = self.worker, None
         if worker is not None:
             worker.close()
 
     def ask(self, request: t.Mapping[str, t.Any], timeout: float = ASK_SECONDS) -> Answer:
-        """Ask the process. Raises ServiceError; the next request then starts a new process."""
+        """The answer of the user's process to a request. After a ServiceError the next request starts a new process."""
         if self.left <= 0:
             raise ServiceError(125, "its share of the time of a pass is over")
         begun = self.host.uptime()
@@ -131,14 +131,14 @@ class Podman:
             return self.ask({"method": method, "path": f"{API}{path}", "pick": (), **how}, timeout)
         except ServiceError as error:
             if error.code != NOT_INSTALLED and self.too_old is None:
-                # An old Podman does not use the socket that it was given, so it never answers.
+                # An old Podman does not use the socket that it gets, so no answer ever comes.
                 self.too_old = self.why_too_old()
             if self.too_old:
                 raise ServiceError(TOO_OLD, self.too_old) from None
             raise
 
     def why_too_old(self) -> str:
-        """The message for a Podman without this API; "" for a newer Podman and an unknown release."""
+        """The message for a Podman without this API; an empty string for a newer Podman and an unknown release."""
         try:
             said = str(self.ask({"version": True}).rows)
         except ServiceError:
@@ -201,8 +201,8 @@ class Podman:
     def store(self, images: t.Sequence[ListedImage]) -> tuple[str, str]:
         """The path of the images' storage, and the name of its driver. Raises PodmanError.
 
-        Usually the first image tells both (GraphDriver). Else ``podman info`` is asked, which takes longer than the rest of a quiet pass,
-        since it asks the package manager about all programs of Podman.
+        Usually the data of the first image has both values (GraphDriver). Else ``podman info`` is asked. This command takes longer than the
+        rest of a quiet pass, since it asks the package manager about all programs of Podman.
         """
         for image in [image for image in images if not image.read_only and image.size][:1]:
             try:
@@ -226,7 +226,7 @@ class Podman:
         """
         if self.user == ROOT:
             return self.host.space(root)
-        if self.device is None:  # The process is asked once.
+        if self.device is None:  # A user's process is asked only once.
             try:
                 rows = self.ask({"device": root}).rows
             except ServiceError:
@@ -235,7 +235,7 @@ class Podman:
         return self.host.device_space(self.device)
 
     def stamps(self, root: str, driver: str) -> t.Optional[podman_storage.Stamps]:
-        """The stamps of the storage; None if they cannot be read."""
+        """The stamps of the storage's files (podman_storage.py); None if the stamps cannot be read."""
         paths = podman_storage.paths(root, driver)
         if self.user == ROOT:
             return podman_storage.stamps(paths, [self.host.stamp(path) or [] for path in paths])
@@ -258,9 +258,9 @@ class Podman:
             return None
 
     def remove_image(self, image: ListedImage) -> str:
-        """Remove an image, its names first. Returns "", or why the image stays; after a refusal it gets its names back."""
+        """Remove an image, its names first. Returns an empty string, or why the image stays; a refused image gets its names back."""
         taken: list[str] = []
-        # Without force Podman removes only an image with one name, and it does not untag a name with a digest.
+        # Without force Podman removes only an image with one name. Podman does not untag a name with a digest.
         for name in sorted(image.names, key=lambda name: "@" in name)[:-1]:
             if self.name(image, "untag", name):
                 break
@@ -273,14 +273,14 @@ class Podman:
         return said
 
     def name(self, image: ListedImage, verb: str, name: str) -> str:
-        """Give an image a name ("tag") or take a name away ("untag"). Returns the error; "" without an error."""
+        """Give an image a name (``verb`` "tag") or take a name away ("untag"). Returns the error; an empty string without an error."""
         repository, dummy, tag = name.rpartition(":")
         path = f"/images/{image.id}/{verb}?repo={quoted(repository)}&tag={quoted(tag)}"
         return self.act(verb, "POST", path, ASK_SECONDS)[0]
 
     def remove_item(self, item: GcItem, *, volumes: bool) -> str:
-        """Remove a dead container or pod. Returns "", or why it stays."""
-        # First the containers: the removal of a pod would always remove their anonymous volumes.
+        """Remove a dead container or pod. Returns an empty string, or why the item stays."""
+        # Containers go before their pod: the removal of a pod would always remove the anonymous volumes of its containers.
         for container in item.members if item.pod else item.containers:
             path = f"/containers/{container.id}?force=false&volumes={'true' if volumes else 'false'}"  # docker: v=
             said, dummy = self.act("rm", "DELETE", path)
@@ -289,7 +289,7 @@ class Podman:
         return self.act("pod rm", "DELETE", f"/pods/{item.id}?force=false")[0] if item.pod else ""
 
     def act(self, name: str, method: str, path: str, timeout: float = REMOVE_SECONDS) -> tuple[str, bool]:
-        """Make a request that changes something. Returns the error ("": success), and whether Podman did not answer in time."""
+        """Make a request that changes something. Returns the error (empty for success), and whether Podman did not answer in time."""
         try:
             answer = self.request(method, path, timeout, pick=podman_json.REFUSAL)
             said = answer.said or podman_json.refusal(podman_json.named_rows(answer.rows, podman_json.REFUSAL))
@@ -302,7 +302,7 @@ class Podman:
         return self.said(name, said) if said else "", False
 
     def named(self, name: str) -> str:
-        """A command with its user, for messages."""
+        """A podman command for messages, with the user's name."""
         return f"podman {name}" + ("" if self.user == ROOT else f" of {self.user}")
 
     def failed(self, name: str, error: ServiceError) -> str:
@@ -336,7 +336,7 @@ ROOTS = Account({"Slice": "system.slice"}, {"PATH": PATH, "HOME": "/root", "LC_A
 
 
 def account_of(host: Host, user: str) -> Account:
-    """The account and environment of a user's process, without the user's environment. Raises PodmanError if the user has no account."""
+    """The account of a user's process, with an environment that does not come from the user. Raises PodmanError without such a user."""
     answer = host.run("getent", "passwd", user)
     fields = answer.out.strip().split(":")
     if answer.code or len(fields) < 7 or not fields[2].isdecimal():

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Whether a Podman storage has changed. The stamps of its lists and its database show that without a Podman command.
+"""Whether a Podman storage has changed, by the stamps of its lists and its database; no Podman command is needed.
 
-Every change of a container, pod, image, layer or name writes at least one of these files, and no read writes them (seen with Podman 4.3
-and 5.4). Lock files are not used: reads write lock files too.
+Every change of a container, pod, image, layer or name writes at least one of these files, and no read writes them (seen with Podman 4.3 and
+5.4). Lock files are not used: reads write lock files too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LISTS = (
     "layers/volatile-layers",
 )
 
-# By path: inode, size in bytes, times of the last write and change in nanoseconds; None: no such file.
+# By path: inode, size in bytes, times of the last write and change in nanoseconds; None if there is no such file.
 Stamps = dict[str, t.Optional[list[int]]]
 
 
@@ -34,7 +34,8 @@ def paths(root: str, driver: str) -> list[str]:
 
 
 def stamps(paths: t.Sequence[str], rows: t.Sequence[t.Sequence[t.Any]]) -> t.Optional[Stamps]:
-    """The stamps of ``paths`` from a row for each path (empty: no such file). None if no database exists there: Podman uses another path.
+    """The stamps of ``paths`` from ``rows``, a row for each path (empty: no such file). None for other rows, and if no database exists:
+    Podman uses another path.
 
     If only the database of an earlier configuration exists, changes in the present database are not seen until a pass asks Podman.
     """

@@ -5,8 +5,7 @@
 # This module is private to the collection corral.node.
 """A user's Podman, through a process of that user in its own unit (podman_worker.py).
 
-Every answer is checked: lines of limited length, a limited number of bytes and values, a time limit. The process may be any program of
-the user's.
+The process may be any program of the user's. So every answer is checked: the length of lines, the number of bytes and values, the time.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from ..files import Host
 from . import podman_worker
 
 NOT_INSTALLED = 127
-LINE = 256 << 10  # bytes of a line, which has one item with its labels
-ANSWER = 8 << 20  # bytes of an answer; 10,000 images have 4 MB
-VALUES = 200_000  # JSON values of an answer; 10,000 images have 60,000
+LINE = 256 << 10  # the most bytes of a line, which has one item with its labels
+ANSWER = 8 << 20  # the most bytes of an answer; 10,000 images have 4 MB
+VALUES = 200_000  # the most JSON values of an answer; 10,000 images have 60,000
 START_SECONDS = 60.0  # for the start of the unit, in addition to the time for the first request
 END_SECONDS = 15.0
 # The system's Python: a user may be unable to read the agent's Python. The first line of the input is the program's length.
@@ -63,7 +62,7 @@ class Account(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """An answer: the status (HTTP's; 0: Podman's answer has an unexpected form), the error's text, and the rows."""
+    """An answer: the HTTP status (0: Podman's answer has an unexpected form), the error's text, and the rows."""
 
     status: int
     said: str
@@ -88,7 +87,7 @@ class Worker:
                 stderr=subprocess.PIPE,  # Only the beginning of this output is read; the process waits while the pipe is full.
                 bufsize=0,
                 env=ENVIRONMENT,
-                start_new_session=True,  # so that the process has no terminal of root's
+                start_new_session=True,  # The process gets no terminal of root's.
             )
         except OSError as error:
             code = NOT_INSTALLED if isinstance(error, FileNotFoundError) else 126
@@ -153,7 +152,7 @@ class Worker:
             raise ServiceError(124)
 
     def ended(self) -> ServiceError:
-        """The error for a process that has ended: its error output, or that of systemd-run if the unit did not start."""
+        """The error for a process that has ended. Its text is the process's error output, or systemd-run's if the unit did not start."""
         code: t.Optional[int] = None
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = self.process.wait(max(min(self.until - time.monotonic(), END_SECONDS), 0.0))
@@ -176,7 +175,7 @@ class Worker:
         try:
             self.process.wait(max(self.until - time.monotonic(), 0.0))
         except subprocess.TimeoutExpired:
-            # --no-block: a process that does not end when told would cost the pass TimeoutStopSec=.
+            # Without --no-block the pass would wait up to TimeoutStopSec= for a process that does not end.
             self.host.run("systemctl", "stop", "--no-block", self.unit, timeout=END_SECONDS)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(max(self.until + 1.0 - time.monotonic(), 0.0))
@@ -187,7 +186,7 @@ class Worker:
 
 
 def within(line: bytes) -> bytes:
-    """``line``, which is a line or a part of a line. Raises ServiceError if ``line`` is too long."""
+    """Return ``line``, a whole line or its beginning. Raises ServiceError if ``line`` is too long."""
     if len(line) > LINE:
         raise ServiceError(125, f"a line of its answer is longer than {LINE >> 10} KiB")
     return line
@@ -205,7 +204,7 @@ def answer_of(lines: t.Iterator[bytes]) -> Answer:
     size = values = 0
     for line in lines:
         size += len(line)
-        values += sum(map(line.count, (b",", b"[", b"{"))) + 1  # counted before parsing: never fewer than there are
+        values += sum(map(line.count, (b",", b"[", b"{"))) + 1  # never below the real number of values
         if size > ANSWER or values > VALUES:
             raise ServiceError(125, f"its answer is larger than {ANSWER >> 20} MiB or has more than {VALUES} values")
         try:

@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """The program that asks one user's Podman, as that user; root reads only its short lines of JSON.
 
-It imports nothing of the collection: podman_unit.py sends its text to the system's Python in the user's own unit. Each line of its
-standard input is a request. The answer has a list on each line (the rows), and ends with an object: a text ``said``, and ``status``
+This file imports nothing of the collection: podman_unit.py sends the file's text to the system's Python in the user's own unit. Each line
+of the standard input is a request. The answer has a list on each line (the rows), and ends with an object: a text ``said``, and ``status``
 (HTTP's; 0: Podman's answer has an unexpected form) or ``code`` (like a command's exit code: 124 timeout, 127 not installed).
 """
 
@@ -24,14 +24,14 @@ import threading
 import time
 import typing as t
 
-# Podman ends this long after its last connection. One connection stays open for the whole pass, so that Podman also ends when the pass is
-# killed.
+# Podman ends so many seconds after its last connection ends. One connection stays open for the whole pass, so that Podman also ends when
+# the pass is killed.
 IDLE_SECONDS = 10
 END_SECONDS = 5.0
 NOT_INSTALLED = 127
-LARGEST = 32 << 20  # bytes of Podman's answer; the list of 10,000 images has 10 MB
-TAIL = 64 << 10  # bytes that are kept of Podman's last output
-SAID = 2000  # characters of an error for root
+LARGEST = 32 << 20  # the most bytes of Podman's answer; the list of 10,000 images has 10 MB
+TAIL = 64 << 10  # the bytes that are kept from the end of Podman's output
+SAID = 2000  # the most characters of an error for root
 
 Ask = t.Callable[[str, str, float], "tuple[int, str]"]
 
@@ -75,7 +75,7 @@ class Podman:
         except FileNotFoundError:
             raise Failed(NOT_INSTALLED, self.words[0]) from None
         finally:
-            listener.close()  # so that requests are refused once Podman has ended
+            listener.close()  # With the listener closed, requests are refused once Podman has ended.
         self.reader = threading.Thread(target=self.keep_tail, args=(self.process.stderr,), daemon=True)
         self.reader.start()
 
@@ -140,7 +140,7 @@ class Podman:
             raise self.ended("it closed the connection") from None
 
     def ended(self, why: str) -> Failed:
-        """The error for a missing answer: Podman's last output, else ``why``."""
+        """The error for a missing answer: Podman's last output, or ``why`` without an output."""
         if self.process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(END_SECONDS)
@@ -158,7 +158,7 @@ class Podman:
 
 
 def hand_over() -> None:
-    """Make standard input descriptor 3, the first that sd_listen_fds(3) uses. Runs in the process that becomes Podman.
+    """Make the standard input descriptor 3, the first descriptor of sd_listen_fds(3), in the process that becomes Podman.
 
     sd_listen_fds(3) compares LISTEN_PID with the process's own PID, which only this process knows.
     """
@@ -176,7 +176,7 @@ def unnamed_socket(path: str) -> tuple[int, socket.socket]:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)  # left by a killed process with the same id
+            os.unlink(path)  # A killed process with the same PID may have left this file.
         listener.bind(path)
         try:
             os.chmod(path, 0o600)
@@ -277,7 +277,7 @@ def message(body: str) -> str:
 
 
 def stamp(path: str) -> list[int]:
-    """A file's inode, size in bytes, and times of the last write and change in nanoseconds; empty where no file is."""
+    """A file's inode, size in bytes, and times of the last write and change in nanoseconds; an empty list for an absent file."""
     try:
         status = os.stat(path)
     except OSError:
@@ -313,7 +313,7 @@ def text_of(path: str) -> str:
 
 
 def version() -> str:
-    """The output of ``podman --version``; "" after an error."""
+    """The output of ``podman --version``; an empty string after an error."""
     try:
         done = subprocess.run(  # pylint: disable=ansible-bad-function
             ["podman", "--version"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30, check=False

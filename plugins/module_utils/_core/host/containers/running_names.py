@@ -42,7 +42,7 @@ def leaves(host: Host) -> list[str]:
 
 
 def names_of(host: Host, paths: t.Iterable[str]) -> dict[str, str]:
-    """A name for each control group of ``paths``: ``container web``, ``guest vm1``, else the name of the unit."""
+    """For each control group of ``paths``, the name of its container or guest, or else of its unit: ``container web``, ``guest vm1``."""
     units = {path: path.rpartition("/")[2] for path in paths}
     podman = {path: conmon.ident_in(unit) for path, unit in units.items() if conmon.ident_in(unit)}
     stored = conmon.names_of(host, list(podman.values()))
@@ -63,7 +63,7 @@ def names_of(host: Host, paths: t.Iterable[str]) -> dict[str, str]:
 
 
 def docker_name(host: Host, ident: str) -> str:
-    """The name of a Docker container; if Docker's file does not have the name, the first 12 digits of the id."""
+    """The name of a Docker container; the first 12 digits of the id if Docker's file does not have the name."""
     try:
         text: t.Optional[str] = host.if_readable(host.read, CONFIG.format(ident))
         name = json.loads(text or "null")["Name"]

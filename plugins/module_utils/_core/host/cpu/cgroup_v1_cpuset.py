@@ -37,7 +37,7 @@ def mounted(host: Host) -> bool:
 
 
 def directory_of(unit: str) -> str:
-    """The directory that mirrors a unit."""
+    """The directory of a unit in the cpuset hierarchy."""
     return cgroup.path_of(unit, CPUSETS)
 
 
@@ -50,9 +50,9 @@ def cpus(host: Host, directory: str) -> Cpus:
 
 
 def outside(host: Host, unit: str, *, itself: bool = False) -> dict[str, tuple[str, ...]]:
-    """The processes of a unit that are outside its directory and the directories below, by their present directory.
+    """The processes of a unit outside the unit's directory and the directories below, by the present directory of each process.
 
-    Without ``itself`` the calling process is left out, since it ends before the next step.
+    Without ``itself`` the calling process is left out, since this process ends before the next step.
     """
     mine = directory_of(unit)
     inside = cgroup.members(host, mine, itself=itself)
@@ -80,7 +80,7 @@ def location(host: Host, process: str) -> t.Optional[str]:
 
 
 def is_ending(host: Host, process: str) -> bool:
-    """Whether a process is ending. The kernel shows an ending process in the root, wherever it was (proc_cgroup_show())."""
+    """Whether a process is ending. The kernel shows each ending process in the root directory (proc_cgroup_show())."""
     fields = (host.read(f"/proc/{process}/stat") or "").rpartition(")")[2].split()
     try:
         return bool(int(fields[6]) & PF_EXITING)
@@ -92,7 +92,7 @@ def is_ending(host: Host, process: str) -> bool:
 
 
 def set_cpus(host: Host, directory: str, wanted: frozenset[int], unit: str) -> None:
-    """Give a directory these CPUs, make it if it is missing, and move the processes of ``unit`` into it.
+    """Make a directory if it is missing, write its CPUs, and move the processes of ``unit`` into the directory.
 
     Without a unit (when a step is undone) only the directory is written. Raises OSError when the kernel refuses.
     """
@@ -107,9 +107,9 @@ def set_cpus(host: Host, directory: str, wanted: frozenset[int], unit: str) -> N
 
 
 def give(host: Host, directory: str, wanted: frozenset[int], *, follow: bool) -> None:
-    """Write a directory's CPUs. With ``follow`` the directories below are changed too: an inner directory that had all CPUs gets all again.
+    """Write a directory's CPUs. ``follow``: change the directories below too; an inner directory with all CPUs gets all CPUs again.
 
-    Meanwhile the directory keeps its previous CPUs too: no other directory has got these CPUs yet.
+    While the inner directories change, the directory keeps its previous CPUs too: no other directory has got these CPUs yet.
     """
     requested = cpus(host, directory).requested or frozenset()
     for inner in cgroup.below(host, directory) if follow else ():
@@ -149,7 +149,7 @@ def move(host: Host, process: str, directory: str) -> None:
 
 
 def dissolve(host: Host, directory: str) -> None:
-    """Remove a directory and move its processes to the parent. A directory that holds a container's directory stays, with all CPUs."""
+    """Remove a directory and move its processes to the parent. A directory around a container's directory stays, with all CPUs."""
     if not host.is_dir(directory):
         return
     parent = directory.rpartition("/")[0]

@@ -15,7 +15,7 @@ from .. import cgroup
 from ..files import Host
 
 DEPTH = 4  # levels of slices, and levels of control groups inside a service
-PROCESSES = 64  # the most processes that are read of a service, the lowest PIDs first
+PROCESSES = 64  # the most processes of a service that are read, the lowest PIDs first
 
 
 def of_unit(host: Host, unit: str) -> list[Service]:
@@ -39,14 +39,14 @@ def leaves(host: Host, path: str, depth: int = DEPTH) -> list[str]:
 
 
 def service(host: Host, path: str, name: str, uptime: t.Optional[float]) -> t.Optional[Service]:
-    """The service in a control group: CPU time, age, and the command that used most; None without a CPU time."""
+    """The service in a control group: CPU time, age, and the command with most CPU time; None without a CPU time."""
     stat = dict(line.split()[:2] for line in (host.read(f"{path}/cpu.stat") or "").splitlines() if " " in line)
     used = stat.get("usage_usec", "")
     if not used.isdecimal():
         return None
     rows = [row for row in (process(host, pid) for pid in processes(host, path)) if row is not None]
     ticks = os.sysconf("SC_CLK_TCK")
-    # A service is as old as its oldest process; if no process is shown, it is as old as the system.
+    # A service is as old as its oldest process, or as the system if no process is shown.
     start = min((row[1] for row in rows), default=0) / ticks
     command = max(rows, key=lambda row: row[2])[0] if rows else ""
     return Service(name, int(used) / 1e6, None if uptime is None else max(uptime - start, 0.0), command)

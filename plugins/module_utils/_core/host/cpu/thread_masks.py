@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Threads whose CPU affinity is a part of their unit's CPUs: they must keep their affinity when the unit's CPUs change.
+"""Keeps the CPU affinity of threads that chose fewer CPUs than their unit has, when the unit's CPUs change.
 
-Since 6.2 Linux keeps a thread's mask (sched_setaffinity(2)) when its cpuset changes; before 6.2, every change gives the thread the whole
-set. Corral sets a lost mask again, as far as the new CPUs include the mask. A hand-over may take CPUs away for a while: so a mask that a
-step of the plan recorded stays the thread's mask for all later steps.
+Since 6.2 Linux keeps a thread's mask (sched_setaffinity(2)) when the thread's cpuset changes; before 6.2, every change gives the thread all
+CPUs of the cpuset. Corral sets a lost mask again, as far as the new CPUs include the mask. A plan may take CPUs away for a while: so a mask
+that a step of the plan recorded stays the thread's mask for all later steps.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DEPTH = 6
 
 
 def own(host: Host, path: str) -> Masks:
-    """The threads in a control group and below it that have fewer CPUs than their group, each with its group and its CPUs."""
+    """The threads, by id, with fewer CPUs than their control group (``path`` and inner groups), each with its group and CPUs."""
     masks: Masks = {}
     for group in groups(host, path) if host.live else ():
         allowed = effective(host, group)
@@ -34,13 +34,13 @@ def own(host: Host, path: str) -> Masks:
 
 
 def record(host: Host, path: str, masks: Masks) -> None:
-    """Add the masks that threads in a control group chose; a mask that an earlier step recorded stays."""
+    """Add to ``masks`` the masks that threads in a control group chose; a mask that an earlier step recorded stays."""
     for thread, row in own(host, path).items():
         masks.setdefault(thread, row)
 
 
 def give_back(host: Host, path: str, masks: Masks) -> None:
-    """Restore the masks that the kernel reset in a control group: of threads that chose fewer CPUs than their group, and now have all."""
+    """Restore the recorded masks of threads in a control group to which the kernel has given all CPUs of their group."""
     for thread, (group, mask) in masks.items():
         if not f"{group}/".startswith(f"{path}/"):
             continue
@@ -62,7 +62,7 @@ def groups(host: Host, path: str, depth: int = DEPTH) -> list[str]:
 
 
 def effective(host: Host, path: str) -> frozenset[int]:
-    """The CPUs in force for a control group: its own, or the CPUs of its nearest ancestor with CPUs."""
+    """The CPUs in force for a control group, or for its nearest ancestor with CPUs."""
     while path.startswith(cgroup.ROOT):
         cpus = cgroup.cpu_list(unrecorded(host, f"{path}/cpuset.cpus.effective"))
         if cpus:
@@ -77,7 +77,7 @@ def unrecorded(host: Host, path: str) -> str:
 
 
 def mask_of(thread: int) -> frozenset[int]:
-    """The CPUs that a thread may use; none when the thread has ended."""
+    """The CPUs that a thread may use; an empty set if the thread has ended."""
     try:
         return frozenset(os.sched_getaffinity(thread))
     except OSError:

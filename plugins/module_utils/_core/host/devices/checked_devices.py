@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """The devices of a node with the last results of the profile's health checks.
 
-This file runs no check: pipeline/run_device_checks.py does.
+Only pipeline/run_device_checks.py runs these checks.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def devices_to_give(host: Host, resources: t.Sequence[Resource], granted: t.Sequ
 
 
 def devices_of(host: Host, resources: t.Sequence[Resource], granted: t.Sequence[GrantedDevice] = ()) -> Inventory:
-    """The devices of each resource with their health, and the ``granted`` devices that no resource has any more."""
+    """The devices of each resource with their health, and the ``granted`` devices that no resource matches any more."""
     seen = device_files.observe(host, resources)
     devices = inventory.devices_of(resources, seen)
     left = inventory.unknown(granted, devices)

@@ -75,7 +75,7 @@ def with_granted(host: Host, seen: Seen, ids: t.Iterable[str]) -> Seen:
 def used_now(
     host: Host, resources: t.Iterable[Resource], pci: t.Optional[t.Mapping[str, PciFunction]] = None
 ) -> dict[str, str]:
-    """Why each PCI function that these resources may bind is in use; "" for a function that is not."""
+    """Why each PCI function that these resources may bind is in use, by address; an empty string for an unused function."""
     to_bind = inventory.functions_to_bind(list(resources), functions(Reader(host)) if pci is None else pci)
     return {function.address: pci_use.why_used(host, function) for function in to_bind}
 
@@ -116,7 +116,7 @@ def _function(host: Host, device: PciDevice, interfaces: tuple[Interface, ...]) 
 
 
 def _digits(text: t.Optional[str], width: int) -> str:
-    """``0x8086`` as ``8086``; "" for an unknown number, which matches nothing."""
+    """A number such as ``0x8086`` in ``width`` digits (``8086``); an empty string for None, which matches nothing."""
     return "" if text is None else text[2:].zfill(width)
 
 
@@ -126,11 +126,11 @@ def _location(link: t.Optional[str]) -> str:
 
 
 def device_file(host: Host, path: str) -> DeviceFile:
-    """The file at a path, with its real path, the place of its device in sysfs, and the PCI function of the device."""
+    """The file at a path, with its real path, the path of its device in sysfs, and the PCI function of the device."""
     real = path
     for dummy in range(_LINKS):
         text = host.link(real)
-        # A link in /proc has a different target for each process.
+        # A link in /proc is not followed: its target differs between processes.
         if text is None or real.startswith("/proc/"):
             break
         real = posixpath.normpath(posixpath.join(posixpath.dirname(real), text))
@@ -213,7 +213,7 @@ def _spec(host: Host, path: str, problems: list[str]) -> list[cdi_spec.SpecDevic
     try:
         data = kubelet_node.load(text, path)
     except CorralError as error:
-        is_torn = error.problems[0].message.startswith("is not YAML")  # else PyYAML is missing
+        is_torn = error.problems[0].message.startswith("is not YAML")  # otherwise PyYAML is missing
         problems.append(f"{error}: generate the spec again, or remove it" if is_torn else str(error))
         return []
     try:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The runs that have devices, as files show: DeviceAllow= of units in systemd's own files, and the environment files of workloads."""
+"""The runs that have devices, by DeviceAllow= of units in systemd's own files, and by the environment files of workloads."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from ..workload import workload_state
 class Run(NamedTuple):
     """A unit, or a workload without a unit, that runs with devices of an unknown grant.
 
-    ``opened``: the devices (numbers, or paths in /dev) in the unit's list of DeviceAllow= that the unit's own files do not have; None
-    without a list by Corral, for example for a container.
+    ``opened``: the devices (numbers, or paths in /dev) in Corral's DeviceAllow= list for the unit, without the devices in the unit's other
+    files; None if Corral set no list, for example for a container.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Run(NamedTuple):
 
 
 def marked(host: Host, known: t.Container[str] = ()) -> dict[str, tuple[str, ...]]:
-    """The DeviceAllow= entries that Corral set, by service, without ``known`` services: from systemd's own files, kept until a boot."""
+    """By service, the DeviceAllow= entries that Corral set, without ``known`` services; systemd's own files keep entries until a boot."""
     lists = {}
     for folder in host.names_like(RUNTIME_CONTROL, (("", ".service.d"),)):
         unit = folder[: -len(".d")]
@@ -59,7 +59,7 @@ def without_grant(host: Host, granted: t.Iterable[Grant]) -> dict[str, Run]:
         path, unit = env_file("", name), unit_of(f"{name}{ENDING}")
         if path in known:
             continue
-        # Without a list, and without an id in the file, the unit has no devices: a run of Corral died before it removed the file.
+        # Without a list, and without an id in the file, the unit has no devices: a run of Corral was killed before it removed the file.
         told = unit in lists or bool(unit and given_ids(host.read(path, follow=False)))
         if told and workload_state.runs_unit(host, unit):
             own = own_entries(host, unit)
@@ -73,7 +73,7 @@ def without_grant(host: Host, granted: t.Iterable[Grant]) -> dict[str, Run]:
 
 
 def own_entries(host: Host, unit: str) -> tuple[str, ...]:
-    """The entries of a unit's other files: Corral's list repeats these entries, but no grant gave them."""
+    """The entries of a unit's other files: Corral's list repeats these entries, but no grant has them."""
     control = control_file(unit, DEVICE_ALLOW, runtime=True)
     settings = systemd.UnitFiles(host, workload_state.named(unit)).settings(unit, DEVICE_ALLOW)
     return device_allow.added_up((item for item in settings if item.file != control), unit)

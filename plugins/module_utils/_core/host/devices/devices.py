@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""PCI devices with their NUMA nodes, and the network interfaces of each.
+"""PCI devices with their NUMA nodes, and the PCI address of each network interface.
 
 Sources: Documentation/ABI/testing/sysfs-bus-pci (numa_node, local_cpulist), sysfs-class-net.
 """
@@ -20,14 +20,14 @@ NET = "/sys/class/net"
 
 LOCAL_CPUS = ("local_cpus", "local_cpulist")
 
-# Domains have four digits, more behind an Intel VMD (10000:00:00.0).
+# A PCI domain has four digits, or more behind an Intel VMD (10000:00:00.0).
 _ADDRESS = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 _IS_ADDRESS = re.compile(_ADDRESS, re.ASCII)
 _IN_PATH = re.compile(rf"(?:^|/)({_ADDRESS})(?=/|$)", re.ASCII)
 _ROOT_BUS = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}", re.ASCII)
 _HEXADECIMAL = re.compile(r"0x[0-9a-f]{1,8}", re.ASCII)
 
-# The most PCI bridges behind each other; real machines have fewer than ten.
+# The most PCI bridges in a row; real machines have fewer than ten.
 _DEPTH = 24
 
 
@@ -43,7 +43,8 @@ def pci(reader: Reader) -> dict[str, PciDevice]:
 def net(reader: Reader) -> dict[str, str | None]:
     """The PCI address of each network interface; None for an interface that is not on PCI.
 
-    The last address in the path of its device counts: a virtio interface lies below a PCI device, a virtual function is a PCI device.
+    The last address in the path of the interface's device counts: a virtio interface lies below a PCI device, a virtual function is a PCI
+    device.
     """
     addresses_by_name: dict[str, str | None] = {}
     for name in reader.host.names(NET):

@@ -36,7 +36,7 @@ class BindingRefused(Exception):
 
 
 class Binding(NamedTuple):
-    """The driver_override and driver of a function; "" for none."""
+    """The driver_override and the driver of a function; an empty string if a function has no override or no driver."""
 
     override: str
     driver: str
@@ -63,7 +63,7 @@ def recorded(host: Host, address: str) -> t.Optional[Binding]:
 
 
 def bound_by_corral(host: Host, folder: str) -> t.Optional[str]:
-    """The driver to which Corral has bound a function; None if another program bound the function, or it has its previous driver."""
+    """The driver to which Corral has bound a function; None for a function with its previous driver, or bound by another program."""
     driver = binding(host, folder).driver
     is_ours = recorded(host, posixpath.basename(folder)) is not None
     return driver if is_ours and is_vfio(driver) else None
@@ -110,7 +110,7 @@ def let_go(host: Host, folder: str, driver: str) -> None:
 
 
 def give_back(host: Host, folder: str) -> None:
-    """Bind a function to its previous driver. Raises BindingRefused or OSError; then the record stays for the next attempt."""
+    """Bind a function to its previous driver. Raises BindingRefused or OSError; the record then stays for the next attempt."""
     address = posixpath.basename(folder)
     before = recorded(host, address)
     if before is not None and host.is_dir(folder):

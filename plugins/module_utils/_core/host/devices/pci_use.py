@@ -28,7 +28,7 @@ NETWORK = "02"  # the PCI class of network controllers
 
 
 def why_used(host: Host, function: PciFunction) -> str:
-    """Why a function must keep its driver; "" for an unused function."""
+    """Why a function must keep its driver; an empty string for an unused function."""
     if function.driver is None:
         return ""
     virtual = (host.read(f"{PCI}/{function.address}/sriov_numvfs") or "0").strip()
@@ -48,7 +48,7 @@ def why_used(host: Host, function: PciFunction) -> str:
 
 
 def why_claimed(host: Host, function: PciFunction) -> str:
-    """Why a disk of the function is in use; "" without such a disk. The check opens disks exclusively: call it just before unbinding."""
+    """Why a disk of the function is in use; empty without such a disk. The check opens disks exclusively: call it just before unbinding."""
     claimed = (
         path_of(name) for name in disks(host, function) if not has_file(host, name) or host.is_claimed(path_of(name))
     )
@@ -77,7 +77,7 @@ def subsystems(host: Host, function: PciFunction) -> list[str]:
 
 
 def is_hidden(host: Host, disk: str) -> bool:
-    """Whether a disk is only a path to another disk."""
+    """Whether a disk of the kernel is only a path to another disk."""
     return (host.read(f"{BLOCK}/{disk}/hidden") or "").strip() == "1"
 
 
@@ -92,7 +92,7 @@ def path_of(disk: str) -> str:
 
 
 def why_disk_used(host: Host, disk: str) -> str:
-    """Why a disk cannot be released: it is mounted, swap or part of another disk; "" for an unused disk."""
+    """Why a disk cannot be released: it is mounted, swap or part of another disk; an empty string for an unused disk."""
     folder, path = f"{BLOCK}/{disk}", path_of(disk)
     parts = [f"{folder}/{name}" for name in host.names(folder) if host.exists(f"{folder}/{name}/partition")]
     for part in (folder, *parts):
@@ -100,7 +100,7 @@ def why_disk_used(host: Host, disk: str) -> str:
         if above:
             return f"is a part of {above[0]}: {UNMOUNT}"
     numbers = filter(None, ((host.read(f"{part}/dev") or "").strip() for part in (folder, *parts)))
-    # Btrfs shows a device number of its own, so the disk's path is looked for too. A longer path matches too: then the disk counts as used.
+    # Btrfs shows a device number of its own, so the disk's path is searched for too. A longer path also counts as a use of the disk.
     mounted = [host.lines(mounts.TABLE, word) for word in (*(f" {number} " for number in numbers), f" {path}")]
     if None in mounted:
         return "cannot be checked"
@@ -113,7 +113,7 @@ def why_disk_used(host: Host, disk: str) -> str:
 
 
 def why_interface_used(host: Host, name: str) -> str:
-    """Why a network interface cannot be released; "" for an unused interface."""
+    """Why a network interface cannot be released; an empty string for an unused interface."""
     try:
         flags = int((host.read(f"{NET}/{name}/flags") or "").strip(), 16)
     except ValueError:

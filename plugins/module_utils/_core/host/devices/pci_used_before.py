@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Which PCI functions the machine used before its boot: it uses them again once the network is up and the disks are mounted.
+"""The PCI functions that the machine used before its boot, and uses again once the network is up and the disks are mounted.
 
 Until then these functions look free to a workload that starts at boot. Source: systemctl(1), is-system-running.
 """
@@ -24,8 +24,8 @@ STARTED = ("running", "degraded")
 def of_boot_before(host: Host, addresses: t.Iterable[str]) -> dict[str, str]:
     """Why each recorded function was used before the boot, by address; if the record is damaged, a reason for each of ``addresses``.
 
-    Empty once the node has started, or keep() has run since the boot. A record may be old: keep() runs only on nodes with an agent and
-    devices to bind.
+    The result is empty if the node has started, or if keep() has run since the boot. A record may be old: keep() runs only on nodes with an
+    agent and devices to bind.
     """
     kept = record(host)
     if kept is not None and (not kept["used"] or kept["boot"] == host.boot_id()):
@@ -35,7 +35,7 @@ def of_boot_before(host: Host, addresses: t.Iterable[str]) -> dict[str, str]:
     said = "the node is still starting (systemctl is-system-running), and"
     if kept is None:
         return dict.fromkeys(addresses, f"{said} {state.PCI_USED}, with what it used before it booted, cannot be read")
-    # The advice after ": " is left out: it is for a node that has started.
+    # The text after ": " is advice for a node that has started, and is left out.
     return {
         address: f"{said} before it booted this was so: {why.partition(': ')[0]}"
         for address, why in kept["used"].items()
@@ -45,7 +45,8 @@ def of_boot_before(host: Host, addresses: t.Iterable[str]) -> dict[str, str]:
 def keep(host: Host, uses: t.Mapping[str, str]) -> bool:
     """Record the functions that are used now, after a change and once after each boot. ``uses``: the reason by address ("": not used).
 
-    While the node starts or stops, a damaged record stays, and so does a record with a function that is not used now. Returns False then.
+    While the node starts or stops, keep() does not replace a damaged record, or a record with a function that is not used now, and returns
+    False.
     """
     kept = record(host)
     is_damaged = kept is None and state.there(host, state.PCI_USED)

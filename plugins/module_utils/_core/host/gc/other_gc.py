@@ -14,7 +14,7 @@ from ...model.systemd.unit_property import ETC
 from .. import cgroup, systemd
 from ..files import Host
 
-# Services that are a kubelet or contain one.
+# Services that are a kubelet or contain a kubelet.
 KUBELETS = (
     "kubelet.service",
     "k3s.service",
@@ -32,7 +32,7 @@ EXEC = ("ExecStart", "ExecStartPre", "ExecStartPost", "ExecStop", "ExecStopPost"
 PRUNES = re.compile(
     r"\bpodman\s[^;&|]*\bprune\b|\bpodman(?:\s+-\S+)*\s+(?:[a-z]+\s+)?rmi?\s(?:[^;&|]*\s)?(?:--all\b|-[a-z]*a[a-z]*\b)"
 )
-# A command that removes only images without a name, as podman-auto-update.service runs it after an update.
+# A command that removes only images without a name; podman-auto-update.service runs such a command after an update.
 DANGLING = re.compile(r"\bpodman\s+image\s+prune(?!.*\s(?:-[a-z]*a|--all))")
 CRON_FILES = ("/etc/crontab", "/var/spool/cron/crontabs/root", "/var/spool/cron/root")
 CRON_FOLDERS = ("/etc/cron.d", "/etc/cron.hourly", "/etc/cron.daily", "/etc/cron.weekly", "/etc/cron.monthly")
@@ -41,7 +41,7 @@ CRON_FOLDERS = ("/etc/cron.d", "/etc/cron.hourly", "/etc/cron.daily", "/etc/cron
 def kubelet(host: Host) -> t.Optional[str]:
     """The service that is this node's kubelet, running now or enabled for the next boot; None without a kubelet.
 
-    An enabled unit must have its unit file: a removed package leaves the link until it is purged.
+    An enabled unit must have its unit file: the link of a removed package stays until the package is purged.
     """
     for service in KUBELETS:
         if cgroup.service_runs(host, service):

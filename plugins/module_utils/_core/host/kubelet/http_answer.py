@@ -12,11 +12,11 @@ import typing as t
 
 from ...model.values.records import NamedTuple
 
-LONGEST = 4096  # bytes of an answer that are read
+LONGEST = 4096  # the most bytes of an answer that are read
 
 
 class Tls(NamedTuple):
-    """An encrypted connection, with the paths of the client's certificate and key ("": none).
+    """An encrypted connection. ``certificate`` and ``key`` are the paths of the client's files (empty: no client certificate).
 
     ``verified``: the server's certificate is verified with ``authority`` or ``authority_file``, else with the machine's authorities.
     """
@@ -31,7 +31,7 @@ class Tls(NamedTuple):
 def get(
     address: str, port: int, path: str, timeout: float, tls: t.Optional[Tls] = None, longest: int = LONGEST
 ) -> tuple[int, str]:
-    """The status and the beginning of the body; without an answer, 0 and the reason. Never raises."""
+    """The status and the beginning of the body; 0 and the reason without an answer. Never raises."""
     connection: t.Optional[http.client.HTTPConnection] = None
     try:
         connection = connected(address, port, timeout, tls)
@@ -46,7 +46,7 @@ def get(
 
 
 def connected(address: str, port: int, timeout: float, tls: t.Optional[Tls]) -> t.Any:
-    """A connection. The certificate of a server on this machine is not verified: it is often self-signed."""
+    """A connection. No certificate of a server on this machine is verified: such certificates are often self-signed."""
     if tls is None:
         return http.client.HTTPConnection(address, port, timeout=timeout)
     import ssl

@@ -16,16 +16,16 @@ from .http_answer import Tls
 
 PATH, ROOT_KEY = "/configz", "kubeletconfig"
 PORT = 10250
-# The addresses at which to ask a server that listens on all addresses.
+# The address at which Corral asks a server that listens on all addresses.
 ANY = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - asked, not bound
-# kubeadm's client certificate for requests to kubelets, on control-plane nodes. Without it only a kubelet without authentication answers.
+# kubeadm's certificate for requests to kubelets, on control-plane nodes. Only a kubelet without authentication needs no certificate.
 CLIENT = "/etc/kubernetes/pki/apiserver-kubelet-client"
 SECONDS = 5.0
-LONGEST = 1 << 20  # bytes
+LONGEST = 1 << 20  # the most bytes of an answer that are read
 
 
 def running_configuration(host: Host, config: Config) -> t.Optional[dict[str, t.Any]]:
-    """The configuration that the running kubelet reports over its API on this machine; None if its answer has no configuration.
+    """The configuration that the running kubelet reports over its API on this machine; None for an answer without a configuration.
 
     ``config``, from the kubelet's files and flags, has the kubelet's address and port.
     """

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Which CPUs the node's kubelet keeps off pods, and why these may not be the CPUs in its files."""
+"""The CPUs that the node's kubelet keeps off pods, and why its files may name other CPUs."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from . import kubelet_node, kubelet_state
 class Bound(NamedTuple):
     """The CPUs that the kubelet of kubelet.service keeps off pods, whether or not the kubelet runs.
 
-    ``reserved``: the CPUs that its files reserve, without ``pods``. ``pods``: the CPUs that its state file has for pods (None: the state
-    file does not say). ``is_strict``: the files let no pod run on reserved CPUs; then ``pods`` are the CPUs of all pods, else only the CPUs
-    that a single pod has alone. ``unread``: why the files cannot be read. ``doubt``: why the kubelet may reserve other CPUs until it starts
-    again, as ``file`` shows. ``newer``: the files that the running kubelet has not read.
+    ``reserved``: the CPUs that the kubelet's files reserve, without ``pods``. ``pods``: the CPUs that the kubelet's state file has for pods
+    (None: the state file does not say). ``is_strict``: the files let no pod run on reserved CPUs; ``pods`` then has the CPUs of all pods,
+    else only the CPUs that a single pod has alone. ``unread``: why the files cannot be read. ``doubt``: why the kubelet may reserve other
+    CPUs until its next start; ``file`` shows the reason. ``newer``: the files that the running kubelet has not read.
     """
 
     reserved: frozenset[int]
@@ -40,7 +40,7 @@ class Bound(NamedTuple):
 def bound(host: Host) -> Bound:
     """The CPUs that the kubelet keeps off pods, by its files and by its state file.
 
-    The files alone are no proof: the running kubelet may have read a file that is gone by now, and no file's time shows that.
+    The files alone are no proof: the running kubelet may have read a file that is gone by now, and no file's time shows such a loss.
     """
     config = other_agents.configured_kubelet(host)
     is_strict = config.policy == "static" and config.strict
@@ -74,10 +74,11 @@ def of_pods(host: Host, file: str, *, is_strict: bool) -> t.Optional[frozenset[i
 
 
 def for_pools(host: Host, wanted: frozenset[int]) -> frozenset[int]:
-    """The CPUs that the pools may have; ``wanted`` are the CPUs of the profile's pools. Any other CPU could be a pod's own.
+    """The CPUs that the pools may have; any other CPU could be a pod's own. ``wanted`` are the CPUs of the profile's pools.
 
-    The pools may have the CPUs that the files reserve. If the files leave a doubt, the pools may have the CPUs of published(), and only
-    the reserved CPUs of these, if there are any. Without a CPU in the files and in published(): ``wanted`` without the pods' CPUs.
+    The pools may have the CPUs that the files reserve. If the files leave a doubt, the pools may have the reserved CPUs in published(), or
+    all CPUs of published() if no reserved CPU is there. If neither the files nor published() have a CPU, the pools may have ``wanted``
+    without the pods' CPUs.
     """
     found = bound(host)
     pods = found.pods or cpuset.EMPTY
@@ -86,7 +87,7 @@ def for_pools(host: Host, wanted: frozenset[int]) -> frozenset[int]:
 
 
 def published(host: Host) -> frozenset[int]:
-    """The CPUs that were kept off pods when the pools were published last; if that file is lost, the CPUs of the slices of these pools."""
+    """The CPUs that were kept off pods when the pools were published last; if this file is lost, the CPUs of the pools' slices."""
     known = state.read_json(host, state.PUBLISHED[1])
     data = known if isinstance(known, dict) else {}
     texts = [str(data.get(name) or "") for name in ("reserved", "isolated")]

@@ -28,14 +28,14 @@ from . import kubelet_unit
 ROOT_DIR = "/var/lib/kubelet"
 UNIT, NAME = kubelet_unit.UNIT, "kubelet"
 LOGS = "/var/log/containers"
-# Programs that contain a kubelet. Their configuration has another form.
+# Programs that contain a kubelet. The configuration of such a program has another form.
 EMBEDDED = {"k3s": "k3s", "k3s-server": "k3s", "k3s-agent": "k3s", "rke2": "RKE2", "kubelite": "MicroK8s", "microshift": "MicroShift"}  # fmt: skip
-PODS = "kubepods"  # The name of the control group of pods contains this. The group is at the top level, or inside another group.
+PODS = "kubepods"  # The name of the control group of pods contains this word. The group is at the top level, or inside another group.
 INACTIVE = re.compile(r"^(?:total_)?inactive_file ([0-9]+)$", re.MULTILINE)
-# A top-level control group's files: its memory in parts, its whole memory, its number of tasks.
+# The files of a top-level control group: its memory by kind, its whole memory, its number of tasks.
 COUNTERS_V2 = ("{}/memory.stat", "{}/memory.current", "{}/pids.current")
 COUNTERS_V1 = ("memory/{}/memory.stat", "memory/{}/memory.usage_in_bytes", "pids/{}/pids.current")
-# A word in the address of a runtime, the runtime's unit, and its program.
+# A word in the address of a runtime, the runtime's unit, and the runtime's program.
 RUNTIMES = (
     ("crio", "crio.service", "crio"),
     ("dockerd", "cri-docker.service", "cri-dockerd"),
@@ -47,7 +47,7 @@ TICKS = 100  # per second, in /proc/PID/stat: USER_HZ is the same on every archi
 
 
 class Process(NamedTuple):
-    """A running kubelet: its process, when it began (epoch seconds, None: not known), its arguments, and its program."""
+    """A running kubelet: its PID, the time of its start (epoch seconds, None: not known), its arguments, and its program."""
 
     pid: int
     began: t.Optional[float]
@@ -57,7 +57,7 @@ class Process(NamedTuple):
 
 
 class KubeletFiles(NamedTuple):
-    """The paths of a kubelet (--root-dir, and --config and --config-dir, "" for none), and its flags by name."""
+    """The paths of a kubelet (--root-dir, --config, --config-dir; an empty string for an unset path), and its flags by name."""
 
     root_dir: str
     config: str
@@ -84,7 +84,7 @@ def process(host: Host) -> t.Optional[Process]:
                 "which Corral neither reads nor writes",
                 path=f"/proc/{pid}",
             )
-        return of_unit(host) or described(host, pid)  # The unit may have started this process since the first look.
+        return of_unit(host) or described(host, pid)  # The unit may have started this process meanwhile.
     return None
 
 
@@ -111,7 +111,7 @@ def began(host: Host, pid: str) -> t.Optional[float]:
 
 
 def oom_scores(host: Host, running: t.Optional[Process], endpoint: str) -> dict[str, int]:
-    """oom_score_adj by unit: of the kubelet that kubelet.service runs, and of its runtime. A process that does not run is left out."""
+    """The oom_score_adj of the kubelet (if kubelet.service runs it) and of its runtime, by unit. A stopped process is left out."""
     pids = {UNIT: str(running.pid)} if running and running.by_unit else {}
     unit, program = next((row for word, *row in RUNTIMES if word in endpoint), ("", ""))
     runtime = next(processes.named(host, cgroup.service_group(host, unit), program), "") if unit else ""
@@ -134,8 +134,8 @@ def files(host: Host, running: t.Optional[Process]) -> KubeletFiles:
 def newer_files(host: Host, running: t.Optional[Process], places: KubeletFiles, layers: t.Iterable[Layer]) -> list[str]:
     """The files that were changed after the running kubelet began: the kubelet still uses the content from its start.
 
-    If a drop-in was removed or renamed, only the time of its folder shows that: the result has the folder. A folder from which another file
-    was removed looks the same, and is in the result too.
+    If a drop-in was removed or renamed, only the time of its folder shows the change: the result then has the folder. A folder from which
+    another file was removed looks the same, and is in the result too.
     """
     if running is None or running.began is None:
         return []
@@ -165,7 +165,7 @@ def layers(host: Host, places: KubeletFiles) -> tuple[list[Layer], list[str]]:
 
 
 def drop_ins(host: Host, folder: str) -> list[str]:
-    """The drop-ins below a folder, in the order of names at each level; a subfolder's drop-ins come at its place."""
+    """The drop-ins below a folder, sorted by name at each level; the drop-ins of a subfolder take the place of the subfolder."""
     folders = set(host.folders(folder))
     found = []
     for name in host.names(folder):
@@ -218,13 +218,13 @@ def load(text: str, path: str) -> t.Any:
     try:
         return config_shape.plain(yaml.safe_load(text))
     except (yaml.YAMLError, RecursionError, ValueError, AttributeError, LookupError) as error:
-        from ...model.values import yaml_error  # Only an error needs it.
+        from ...model.values import yaml_error  # Only an error needs this module.
 
         raise refusal(yaml_error.line(error), path=path) from None
 
 
 def imported_yaml() -> t.Any:
-    """The module of PyYAML. The agent's Python runs without the folders of packages (-S): they are added here. Raises ImportError."""
+    """The module of PyYAML. The agent's Python runs without folders of packages (-S), so they are added here. Raises ImportError."""
     try:
         import yaml
     except ImportError:
@@ -241,7 +241,7 @@ def logged(host: Host) -> list[Container]:
 
 
 def containers(host: Host) -> list[Container]:
-    """The containers of pods that have a control group now, with their CPUs, and with their names if a log has the names."""
+    """The containers of pods that have a control group now, with their CPUs, and with the pod's and container's names if a log exists."""
     base = cgroup.ROOT if cgroup.unified(host) else cgroup.CPUSETS
     named = {one.id: one for one in logged(host)}
     found = []
@@ -264,9 +264,9 @@ def effective(host: Host, path: str) -> frozenset[int]:
 
 
 def used_beside_pods(host: Host) -> list[Use]:
-    """The memory and tasks that each top-level control group without pods uses; groups without both are left out.
+    """The memory and tasks that each top-level control group without pods uses; a group that uses neither is left out.
 
-    Memory is the kubelet's working set: all memory but the cache of files that were not used lately.
+    Memory is the kubelet's working set: all memory without the cache of files that were not used lately.
     """
     found = []
     base, files_of = cgroup.units(host), COUNTERS_V2 if cgroup.unified(host) else COUNTERS_V1
@@ -282,7 +282,7 @@ def used_beside_pods(host: Host) -> list[Use]:
 
 
 def pod_folders(host: Host, root_dir: str) -> frozenset[str]:
-    """The UIDs of the pods that have a folder of the kubelet's."""
+    """The UIDs of the pods for which the kubelet has a folder."""
     return frozenset(host.folders(f"{root_dir}/pods"))
 
 

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Whether a node is Ready. The API server in the kubelet's kubeconfig is asked, with the certificate of the kubelet.
+"""Whether a node is Ready, by an answer of the API server in the kubelet's kubeconfig, asked with the kubelet's certificate.
 
-Of a kubeconfig, messages contain only paths, the server's address and names of keys.
+Messages contain nothing of a kubeconfig except paths, the server's address and names of keys.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from . import kubelet_node
 from .http_answer import Tls
 
 SECONDS = 5.0
-LONGEST = 4 << 20  # bytes: a node lists its images
+LONGEST = 4 << 20  # the most bytes of an answer: a node object lists the node's images
 PORT = 443
 TIME = "%Y-%m-%dT%H:%M:%SZ"
-# Keys of a kubeconfig that Corral does not support: it asks a server only by its own name, without a proxy, and verifies its certificate.
+# Unsupported keys of a kubeconfig: Corral connects without a proxy, under the server's own name, and verifies the certificate.
 UNSUPPORTED = ("insecure-skip-tls-verify", "tls-server-name", "proxy-url")
 
 
@@ -87,9 +87,9 @@ def of_node(text: str) -> Readiness:
 
 
 def server_of(host: Host, kubeconfig: str) -> Server:
-    """The server of a kubeconfig's current context, with the files of its user's certificate. Raises Unknown."""
+    """The server of a kubeconfig's current context, with the files of the user's certificate. Raises Unknown."""
     try:
-        # A recording must not have a file with secrets.
+        # A recording must not contain a file with secrets.
         text = host.unrecorded(lambda: host.attempt(host.read, kubeconfig))
         if isinstance(text, Unreadable):
             raise Unknown(str(text))
@@ -132,7 +132,7 @@ def tls_of(kubeconfig: str, cluster: t.Mapping[str, t.Any], user: t.Mapping[str,
     if not certificate or not key:
         raise Unknown(f"{kubeconfig}: its user has no client-certificate and client-key, which name files")
     try:
-        # Text that is not ASCII is a comment, and ssl refuses it.
+        # Text that is not ASCII is a comment, and ssl refuses such text.
         data = base64.b64decode(str(cluster.get("certificate-authority-data") or ""), validate=True)
         authority = data.decode("ascii", "ignore")
     except ValueError:

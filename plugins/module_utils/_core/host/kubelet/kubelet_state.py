@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A node's state files of the kubelet: what is in them, and whether a kubelet would start with them under a configuration."""
+"""The state files of a node's kubelet: their content, and whether a kubelet with a configuration would start with these files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def cpu_file(root_dir: str) -> str:
 def way_to_read(host: Host, newer: t.Iterable[str], topology: Topology) -> str:
     """The commands that make a kubelet read the ``newer`` files, also if its state files or its unit would keep it from starting.
 
-    A file that was written while the clock was ahead stays newer than any start of the kubelet: ``touch`` corrects its time.
+    A file that was written while the clock was ahead stays newer than any start of the kubelet: ``touch`` corrects the file's time.
     """
     places = kubelet_node.files(host, kubelet_node.of_unit(host))
     config = effective(kubelet_node.layers(host, places)[0], flag_layers(places.flags)[0])
@@ -62,12 +62,12 @@ def gate(config: Config) -> bool:
 
 
 def option(config: Config, name: str) -> bool:
-    """Whether an option of the CPU manager's policy is set: a Go bool, as text."""
+    """Whether an option of the CPU manager's policy is on; its value is a Go bool as text."""
     return config_values.is_on(config.get("cpuManagerPolicyOptions", name))
 
 
 def settings_of(config: Config, topology: Topology) -> CpuSettings:
-    """The CPU manager's settings. Only the policy static reserves CPUs: reservedSystemCPUs, else CPUs chosen as the kubelet does."""
+    """The CPU manager's settings. Only the policy static reserves CPUs: reservedSystemCPUs, else CPUs that are chosen as in the kubelet."""
     policy = str(config.get("cpuManagerPolicy"))
     if policy != start_checks.STATIC_CPU:
         return CpuSettings(policy, topology.online, cpuset.EMPTY)
@@ -81,7 +81,7 @@ def settings_of(config: Config, topology: Topology) -> CpuSettings:
     milli = sum(config_values.milli(config.get(key, "cpu")) for key in ("kubeReserved", "systemReserved"))
     options = Options(**{field: option(config, name) for name, field in NAMES.items()})
     try:
-        # The kubelet chooses reserved CPUs without full-pcpus-only.
+        # Like the kubelet, this call ignores full-pcpus-only when it chooses reserved CPUs.
         chosen = options._replace(full_pcpus_only=False)
         reserved = allocation.take(cpu_topology.of(topology), topology.online, -(-milli // 1000), chosen)
     except ValueError as error:
@@ -117,7 +117,7 @@ def inspect_cpus(
 def inspect_memory(
     host: Host, root_dir: str, config: Config, numa: Amounts
 ) -> tuple[StateFile, t.Optional[MemoryState]]:
-    """The memory manager's file and its state, on a machine with these bytes by NUMA node and kind."""
+    """The memory manager's file and its state (None: not readable). ``numa``: the machine's bytes by NUMA node and kind."""
     path = f"{root_dir}/{MEMORY.file}"
     text = host.read(path)
     if text is None:
@@ -148,7 +148,7 @@ def unread(host: Host, path: str) -> StateFile:
 
 
 def counts_hugepages(host: Host) -> bool:
-    """Whether the running kubelet gives hugepages to pods by NUMA node: it starts only with the hugepages of its state file."""
+    """Whether the running kubelet gives hugepages to pods by NUMA node: such a kubelet starts only with the hugepages of its state file."""
     running = kubelet_node.of_unit(host)
     if running is None:
         return False
@@ -157,8 +157,8 @@ def counts_hugepages(host: Host) -> bool:
 
 
 def counted(host: Host) -> tuple[str, dict[int, dict[str, int]]]:
-    """The path of the memory manager's file, and the bytes by NUMA node and kind that the kubelet needs at its start. ("", {}) without an
-    installed or running kubelet that gives hugepages to pods by NUMA node.
+    """The path of the memory manager's file, and the bytes by NUMA node and kind that the kubelet needs at its start. Both are empty
+    without an installed or running kubelet that gives hugepages to pods by NUMA node.
     """
     running = kubelet_node.of_unit(host)
     if running is None and not kubelet_unit.is_installed(host):
@@ -184,7 +184,7 @@ def totals(topology: Topology) -> dict[int, dict[str, int]]:
 
 
 def reserved_memory(config: Config) -> dict[int, dict[str, int]]:
-    """reservedMemory, in bytes by NUMA node and kind. Raises StateRefused for an invalid value."""
+    """The value of reservedMemory, in bytes by NUMA node and kind. Raises StateRefused for an invalid value."""
     found: dict[int, dict[str, int]] = {}
     rows = config.get("reservedMemory") or ()
     try:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""kubelet.service by its files: the command that the unit starts, and which file sets a flag."""
+"""What the files of kubelet.service say: the command that the unit starts, and the file that sets a flag."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ..systemd import UnitFiles
 
 UNIT = "kubelet.service"
 START_SECONDS = 120.0
-TRANSIENT = "/run/systemd/transient/"  # the units of systemd-run(1), which systemd removes when they end
-# $NAME as a whole word stands for the words in a variable's value; ${NAME} within a word stands for the value.
+TRANSIENT = "/run/systemd/transient/"  # the folder of units of systemd-run(1); systemd removes such a unit when it ends
+# $NAME as a whole word stands for the words in a variable's value; ${NAME} inside a word stands for the value.
 _WORD = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 _INNER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def command(host: Host) -> tuple[str, ...]:
-    """The program of the unit and its arguments, with variables expanded (systemd.service(5), "Command lines"); () without the unit."""
+    """The program of the unit and its arguments, with variables expanded (systemd.service(5), "Command lines"); empty without the unit."""
     files = UnitFiles(host, [UNIT])
     lines: list[str] = []
     for setting in files.settings(UNIT, "ExecStart"):
@@ -50,7 +50,7 @@ def is_installed(host: Host) -> bool:
 
 
 def cannot_start(host: Host) -> str:
-    """Why systemd would not start the unit again after a stop; "" if it would. A kubelet runs on after its unit was masked or removed."""
+    """Why systemd would not start the unit after a stop; empty if systemd would. A kubelet runs on when its unit is masked or removed."""
     files = UnitFiles(host, [UNIT])
     fragment = files.fragment(UNIT)
     if fragment is None:
@@ -68,9 +68,9 @@ def cannot_start(host: Host) -> str:
 
 
 def start_again(host: Host) -> str:
-    """Start the kubelet that a killed run had stopped, with the present files. Returns what happened; "" if the kubelet runs.
+    """Start the kubelet that a killed run had stopped, with the present files. Returns a message; an empty string if the kubelet runs.
 
-    The files always fit together: a run moves a state file away before it writes the configuration that the file does not fit.
+    The files always fit together: a run moves a state file away before it writes a configuration that does not fit this file.
     """
     if cgroup.service_runs(host, UNIT):
         return ""
@@ -102,7 +102,7 @@ def environment_files(host: Host, files: UnitFiles) -> list[str]:
 
 
 def environment_patterns(files: UnitFiles) -> list[str]:
-    """The paths or patterns (glob(7)) in EnvironmentFile=; with a - at its beginning, the file may be missing."""
+    """The paths or patterns (glob(7)) in EnvironmentFile=; a file with a leading - may be missing."""
     found: list[str] = []
     for setting in files.settings(UNIT, "EnvironmentFile"):
         found = [*found, setting.value] if setting.value else []
@@ -128,7 +128,7 @@ def assigned(words: t.Iterable[str]) -> dict[str, str]:
 
 
 def split(line: str) -> list[str]:
-    """The words of a line without quotes; if a quote has no end, the line is split at its blanks."""
+    """The words of a line, without the quotes; if a quote has no end, the line is split at its blanks."""
     try:
         return shlex.split(line)
     except ValueError:
@@ -136,7 +136,7 @@ def split(line: str) -> list[str]:
 
 
 def file_of_flag(host: Host, flag: str) -> str:
-    """The last file that sets a flag (``--max-pods``), of the unit's files and then of the files in EnvironmentFile=; else UNIT."""
+    """The last file that sets a flag (``--max-pods``), else UNIT. The files of EnvironmentFile= come after the unit's files."""
     files = UnitFiles(host, [UNIT])
     named_flag = re.compile(rf"{re.escape(flag)}(?![a-z0-9-])")
     own = [(path, files.text(path)) for path in files.files(UNIT)]

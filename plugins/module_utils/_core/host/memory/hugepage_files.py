@@ -15,7 +15,7 @@ from ..files import Host
 
 
 def folder(size_kib: int, node: t.Optional[int]) -> str:
-    """The folder of a pool: of one NUMA node, or of the whole machine."""
+    """The folder of a pool: of a NUMA node, or of the whole machine if ``node`` is None."""
     if node is None:
         return f"/sys/kernel/mm/hugepages/hugepages-{size_kib}kB"
     return f"/sys/devices/system/node/node{node}/hugepages/hugepages-{size_kib}kB"
@@ -30,7 +30,7 @@ def pool_of(path: str) -> t.Optional[tuple[int, t.Optional[int]]]:
 
 
 def pool(host: Host, size_kib: int, node: t.Optional[int]) -> t.Optional[int]:
-    """The pages of one pool; None where its file is absent or holds no number."""
+    """The pages of one pool; None if the pool's file is absent or has no number."""
     return number(host, f"{folder(size_kib, node)}/nr_hugepages")
 
 
@@ -48,6 +48,6 @@ def default_kib(host: Host) -> t.Optional[int]:
 
 
 def number(host: Host, path: str) -> t.Optional[int]:
-    """The number in a kernel file."""
+    """The number in a kernel file; None for an absent file, and for another text."""
     text = (host.read(path) or "").strip()
     return kernel_text.count(text)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""When a run asks the kernel again for hugepages that the kernel refused: not too often, and not after a kubelet has counted them."""
+"""When a run asks the kernel again for refused hugepages: not too often, and not after a kubelet has counted the hugepages."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def pool_file(pages: Hugepages) -> str:
 
 
 def last_answer(context: Context, pages: Hugepages, pool: t.Optional[int]) -> t.Optional[Attempt]:
-    """The last attempt, if it asked for this number of pages and the pool still has the pages that the kernel gave; else None."""
+    """The last attempt, if it requested the same number of pages and the pool still has the pages that the kernel gave; else None."""
     attempt = context.attempts.get(pool_file(pages))
     same = attempt is not None and pool != pages.pages and (attempt.wanted, attempt.got) == (pages.pages, pool)
     return attempt if same else None
 
 
 def is_asked_for(context: Context, pages: Hugepages, pool: t.Optional[int], *, counted: bool) -> bool:
-    """Whether a run asks for a differing pool: after an answer only every RETRY_SECONDS or in a fresh context, and never if ``counted``."""
+    """Whether a run requests a pool's pages: after an answer only every RETRY_SECONDS or if ``context.fresh``, and not if ``counted``."""
     attempt = last_answer(context, pages, pool)
     if attempt is None or counted:
         return attempt is None
@@ -38,7 +38,7 @@ def is_asked_for(context: Context, pages: Hugepages, pool: t.Optional[int], *, c
 
 
 def are_counted(host: Host, context: Context) -> bool:
-    """Whether differing pools stay as they are: with more pages a running kubelet would not start again."""
+    """Whether pools that differ from the profile stay as they are: with more pages a running kubelet would not start again."""
     declared = context.profile.memory.hugepages
     if not any(last_answer(context, pool, hugepage_files.pool(host, pool.size_kib, pool.node)) for pool in declared):
         return False

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 DEPTH = 4  # levels of control groups inside a unit
 POPULATED = b"populated 1"  # in cgroup.events
-NO_FOLDERS = 2  # the links of a folder that holds no folder; each folder in it adds a link
+NO_FOLDERS = 2  # the links of a folder without inner folders; each inner folder adds a link
 # Podman's monitor, which sets its own score to -1000.
 MONITOR = "conmon"
 
 
 def scores(host: Host, path: str, usual: str) -> tuple[str, ...]:
-    """The scores other than ``usual`` of processes in a control group and below it, each once.
+    """The scores other than ``usual`` of processes in a control group and its inner groups, each once.
 
     A recording keeps only this answer, since the processes change all the time.
     """
@@ -33,12 +33,12 @@ def scores(host: Host, path: str, usual: str) -> tuple[str, ...]:
 
 
 def others(host: Host, path: str, usual: str) -> list[str]:
-    """The processes with another score than ``usual``."""
+    """The PIDs in a control group and its inner groups with another score than ``usual``."""
     return host.unrecorded(lambda: [pid for pid, dummy in rows(host, path, usual)])
 
 
 def rows(host: Host, path: str, usual: str, depth: int = DEPTH) -> list[tuple[str, str]]:
-    """The processes with another score than ``usual``, each with its score; without the monitors of containers."""
+    """The PIDs with another score than ``usual``, each with its score; the monitors of containers are left out."""
     unusual = []
     for pid in (host.read(f"{path}/cgroup.procs") or "").split():
         score = (host.read(f"/proc/{pid}/oom_score_adj") or "").strip()
@@ -51,7 +51,7 @@ def rows(host: Host, path: str, usual: str, depth: int = DEPTH) -> list[tuple[st
 
 
 def is_monitor(host: Host, pid: str) -> bool:
-    """Whether a process is the monitor of one of root's containers."""
+    """Whether a process is the monitor of a container of root."""
     return process.name(host, pid) == MONITOR and process.of_system(host, pid)
 
 
@@ -82,10 +82,11 @@ def groups(host: Host, path: str, depth: int = DEPTH) -> t.Optional[list[tuple[s
 
 
 def usual(host: Host, folder: int, known: t.Iterable[tuple[str, int, bytes]], score: bytes) -> bool:
-    """Whether ``known`` still has all control groups (see groups(); paths below the open folder), and every process in them has this score.
+    """Whether ``known`` (see groups(); paths below the open ``folder``) still has all control groups, and all their processes have
+    ``score``.
 
-    A text of cgroup.events in ``known`` must still say whether the group has processes. usual() takes half as long as scores(), which
-    lists the dozens of files of each group.
+    A text of cgroup.events in ``known`` must still say whether the group has processes. usual() takes half as long as scores(), which lists
+    the dozens of files of each group.
     """
     root, stat, opened, read, close, flags = host.root, os.stat, os.open, os.read, os.close, READ_FLAGS
     shown = score + b"\n"
@@ -113,7 +114,7 @@ def usual(host: Host, folder: int, known: t.Iterable[tuple[str, int, bytes]], sc
 
 
 def has_folders(host: Host, path: str) -> bool:
-    """Whether there may be control groups below a control group: a folder has two links, and one for each folder in it.
+    """Whether a control group may have inner control groups: a folder has two links, and one more link for each folder inside.
 
     Most control groups have no inner groups, and stat(2) costs a fraction of listing files. A file system that counts no links says 1.
     """

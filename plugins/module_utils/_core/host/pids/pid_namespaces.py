@@ -26,7 +26,7 @@ START = 19  # the index of starttime among the fields of /proc/PID/stat after th
 
 
 def containers(host: Host, root: str, slices: tuple[str, ...]) -> list[Row]:
-    """The running containers below slices (paths of control groups); a snapshot keeps them as one answer."""
+    """The running containers below slices (paths of control groups); a snapshot keeps this result as one answer."""
     return host.tell(host.unrecorded(lambda: running(host, slices)), "pid_namespaces", root, slices)
 
 
@@ -62,7 +62,7 @@ def first_process(host: Host, group: str, pidfile: str) -> t.Optional[int]:
 
 
 def processes(host: Host, group: str) -> set[int]:
-    """The processes in a control group and below it."""
+    """The PIDs in a control group and its inner groups."""
     pids = {
         pid for pid in map(kernel_text.count, (host.read(f"{group}/cgroup.procs") or "").split()) if pid is not None
     }
@@ -70,13 +70,13 @@ def processes(host: Host, group: str) -> set[int]:
 
 
 def start(host: Host, pid: int) -> str:
-    """The start of a process in ticks since the boot; "" where it cannot be read."""
+    """The start of a process in ticks since the boot; an empty string if the start cannot be read."""
     words = (host.read(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()
     return words[START] if len(words) > START else ""
 
 
 def moment(host: Host, ticks: str) -> str:
-    """Ticks since the boot as a readable time; "" where the time is unknown."""
+    """Ticks since the boot as a readable time; an empty string if the time is unknown."""
     lines = host.unrecorded(lambda: host.read("/proc/stat") or "").splitlines()
     boot = next((line.split()[1] for line in lines if line.startswith("btime ")), "")
     if not (boot.isdecimal() and ticks.isdecimal()):
@@ -85,5 +85,5 @@ def moment(host: Host, ticks: str) -> str:
 
 
 def of_node(host: Host) -> str:
-    """The node's own PID namespace; "" where it cannot be read."""
+    """The node's own PID namespace; an empty string if it cannot be read."""
     return host.link(NODE) or ""

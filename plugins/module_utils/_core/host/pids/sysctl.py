@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""sysctl.d(5): which file sets which key, and which file wins."""
+"""The settings in the files of sysctl.d(5), and the file that wins for each key."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ class Entry(NamedTuple):
 
 
 def path_of(key: str) -> str:
-    """ "kernel.pid_max" → "/proc/sys/kernel/pid_max"."""
+    """The kernel file of a key: "/proc/sys/kernel/pid_max" for "kernel.pid_max"."""
     return "/proc/sys/" + key.replace(".", "/")
 
 
 def live(host: Host, key: str) -> t.Optional[int]:
-    """The value in force, None when it cannot be read."""
+    """The value of a key in force; None if the kernel file has no number."""
     text = (host.read(path_of(key)) or "").strip()
     return kernel_text.count(text)
 
 
 def task_limits(host: Host, pids: Pids, before: t.Mapping[str, str]) -> dict[str, t.Optional[int]]:
-    """The machine's limits of tasks after a plan: the live values, or for undeclared limits their originals (``before``, by file)."""
+    """The machine's limits of tasks after a plan: the original of an undeclared limit (``before``, by file), else the live value."""
     kept = {key: before[path_of(key)] for key in task_budget.LIMITS if path_of(key) in before}
     return task_budget.coming(pids, {key: live(host, key) for key in task_budget.LIMITS}, kept)
 
@@ -52,7 +52,7 @@ def running_tasks(host: Host) -> t.Optional[int]:
 
 
 def later_entries(host: Host, keys: t.Container[str], ours: str) -> dict[str, Entry]:
-    """For each key the last assignment in the files that sort after ours, and so win at the next boot."""
+    """For each key, the last assignment in the files that sort after the file ``ours``; these files win at the next boot."""
     name = ours.rpartition("/")[2]
     return entries(host, keys, [file for file in files_in_order(host) if file.rpartition("/")[2] > name])
 
@@ -60,13 +60,13 @@ def later_entries(host: Host, keys: t.Container[str], ours: str) -> dict[str, En
 def persistent_entries(
     host: Host, keys: t.Container[str], ours: str, folders: t.Sequence[str] = FOLDERS
 ) -> dict[str, Entry]:
-    """For each key the last assignment in all files except ours that survive a reboot."""
+    """For each key, the last assignment in the files that survive a reboot, without the file ``ours``."""
     persistent = [folder for folder in folders if not folder.startswith("/run/")]
     return entries(host, keys, [file for file in files_in_order(host, persistent) if file != ours])
 
 
 def files_in_order(host: Host, folders: t.Sequence[str] = FOLDERS) -> list[str]:
-    """The files in the order in which they are read: by name; of files with the same name, the file in the first folder."""
+    """The files in the order in which systemd reads them, by name; of files with the same name, the file in the first folder."""
     files: dict[str, str] = {}
     for folder in folders:
         for name in host.names(folder):

@@ -38,7 +38,7 @@ class StepFailed(Exception):
 
 
 def observe(host: Host, step: Step) -> Original:
-    """The state before the step: enough to restore it (see undo.py)."""
+    """The state before a step: enough for undo.py to restore this state."""
     before = Original(step.kind, step.target, step.name)
     before = before._replace(made=missing_folders(host, before.location))
     if step.kind in ("file", "link"):
@@ -47,7 +47,7 @@ def observe(host: Host, step: Step) -> Original:
         shown = None if text is None else text.decode("utf-8", "surrogateescape")
         return before._replace(value=shown, link=link, mode=host.mode(step.target) or step.mode)
     if step.kind == "compile":
-        # One record stands for all files of a new program.
+        # One original stands for all files of a new program.
         missing = [name for name in step.name.splitlines() if not host.exists(f"{step.target}/{name}")]
         return before._replace(name="\n".join(missing))
     if step.kind in ("value", "pool"):
@@ -76,9 +76,9 @@ def observe(host: Host, step: Step) -> Original:
 
 
 def perform(host: Host, step: Step, masks: t.Optional[Masks] = None) -> None:
-    """Do the step and read it back. Raises StepFailed, or OSError from the write itself.
+    """Run a step and read the result back. Raises StepFailed, or OSError from the write itself.
 
-    ``masks`` has the CPUs that threads chose for themselves; all steps of a plan share it.
+    ``masks`` has the CPUs that threads chose for themselves; all steps of a plan share this mapping.
     """
     PERFORM[step.kind](host, step, {} if masks is None else masks)
 
@@ -145,8 +145,8 @@ def write_value(host: Host, step: Step, dummy: Masks) -> None:
 def set_partition(host: Host, step: Step, dummy: Masks) -> None:
     """Make a control group a partition, or end its partition.
 
-    The kernel accepts an impossible partition without an error: the next observation reads its state. A missing file is no failure either:
-    the kernel has no partitions, or the control group is gone.
+    The kernel accepts an impossible partition without an error: the next observation reads the state of the partition. A missing file is no
+    failure either: the kernel has no partitions, or the control group is gone.
     """
     wanted, now = step.value or "", host.read(step.target)
     if now is None:
@@ -173,7 +173,7 @@ def write_partition(host: Host, path: str, kind: str) -> None:
 
 
 def fill_pool(host: Host, step: Step, dummy: Masks) -> None:
-    """Request hugepages; when the kernel finds too few, compact the memory once and request them again.
+    """Request hugepages; if the kernel finds too few, compact the memory once and request the hugepages again.
 
     A pool that is filled in part is no failure here: the next observation reads its pages.
     """
@@ -181,7 +181,7 @@ def fill_pool(host: Host, step: Step, dummy: Masks) -> None:
     host.write_value(step.target, str(wanted))
     if pages(host, step.target) >= wanted:
         return
-    # .../node/nodeN/hugepages/hugepages-2048kB/nr_hugepages has its compact file in nodeN.
+    # The compact file of .../node/nodeN/hugepages/hugepages-2048kB/nr_hugepages is in nodeN.
     node = step.target.rpartition("/hugepages/hugepages-")[0]
     compact = f"{node}/compact" if "/node/" in node else "/proc/sys/vm/compact_memory"
     if host.exists(compact):
@@ -190,7 +190,7 @@ def fill_pool(host: Host, step: Step, dummy: Masks) -> None:
 
 
 def pages(host: Host, path: str) -> int:
-    """The number in a kernel file, 0 when it cannot be read."""
+    """The number in a kernel file; 0 if the file has no number."""
     text = (host.read(path) or "").strip()
     return kernel_text.count(text) or 0
 
@@ -201,7 +201,7 @@ def set_property(host: Host, step: Step, masks: Masks) -> None:
     if (not value or step.phase == RELEASE) and not cgroup.exists(host, step.target):
         return  # systemd would make a control group for a slice that does not run, and nothing would remove it.
     if name == "AllowedCPUs" and not cgroup.unified(host):
-        return  # An original from a boot with v2: on v1 systemd accepts the property and does nothing.
+        return  # This step restores an original from a boot with v2. On v1 systemd accepts the property and does nothing.
     path = cgroup.path_of(step.target)
     if name == "AllowedCPUs":
         from ..cpu import thread_masks
@@ -213,8 +213,8 @@ def set_property(host: Host, step: Step, masks: Masks) -> None:
     if not value or not cgroup.exists(host, step.target):
         return
     if step.target.endswith(".slice") and not (has_value(host, step) and asks(host, step)):
-        # The control group exists although the slice does not run: systemd keeps the value, but the kernel does not have
-        # it, or only from the parent, as long as the parent has the same CPUs.
+        # The control group exists although the slice does not run: systemd keeps the value, but the control group has no value of its own,
+        # and at most gets the same CPUs from its parent.
         host.run("systemctl", "start", "--", step.target)
     deadline = time.monotonic() + READ_BACK_SECONDS
     while not has_value(host, step):
@@ -245,18 +245,18 @@ def set_devices(host: Host, step: Step, dummy: Masks) -> None:
 
 
 def devices_allowed(host: Host, unit: str) -> tuple[str, ...]:
-    """DeviceAllow= of a unit by its files."""
+    """The value of a unit's DeviceAllow= by the unit's files."""
     from ...model.systemd import device_allow  # Only units with devices need this module.
 
     return device_allow.added_up(systemd.unit_settings(host, unit, DEVICE_ALLOW), unit)
 
 
 def set_cpuset(host: Host, step: Step, dummy: Masks) -> None:
-    """Give a directory of v1's cpuset hierarchy its CPUs and processes, or remove it."""
+    """Write the CPUs of a directory in v1's cpuset hierarchy and move processes there, or remove the directory."""
     from ..cpu import cgroup_v1_cpuset  # Imported here: most nodes have v2, and a workload's start waits for imports.
 
     if not cgroup_v1_cpuset.mounted(host):
-        return  # An original from a boot with v1.
+        return  # This step restores an original from a boot with v1.
     try:
         if step.value is None:
             cgroup_v1_cpuset.dissolve(host, step.target)
@@ -283,7 +283,7 @@ def read_back(host: Host, step: Step) -> None:
 
 
 def has_value(host: Host, step: Step) -> bool:
-    """Whether the kernel has the value of a step in force; of requested CPUs, the online CPUs are enough.
+    """Whether the kernel has the value of a step in force; of requested CPUs, only the online CPUs have to be in force.
 
     For CPUs that a step restores (phase RELEASE) the request is enough: another unit may have some of these CPUs.
     """
@@ -297,7 +297,7 @@ def has_value(host: Host, step: Step) -> bool:
 
 
 def shows(host: Host, unit: str, name: str, value: str) -> bool:
-    """Whether the kernel has the value in force."""
+    """Whether the kernel has the value of a property in force."""
     if name == "AllowedCPUs":
         return cgroup.cpus(host, unit).effective == cgroup.cpu_list(value)
     got = live_value(host, unit, name)
@@ -305,12 +305,12 @@ def shows(host: Host, unit: str, name: str, value: str) -> bool:
 
 
 def asks(host: Host, step: Step) -> bool:
-    """Whether a control group itself requests the CPUs of a step, and does not only get them from its parent."""
+    """Whether a control group itself requests the CPUs of a step, and does not only get these CPUs from its parent."""
     return step.name != "AllowedCPUs" or cgroup.cpus(host, step.target).requested == cgroup.cpu_list(step.value)
 
 
 def seen(host: Host, unit: str, name: str) -> str:
-    """The value in force, for an error."""
+    """The value of a property in force, as text for an error."""
     if name == "AllowedCPUs":
         return (host.read(f"{cgroup.path_of(unit)}/cpuset.cpus.effective") or "").strip() or "nothing"
     return live_value(host, unit, name) or "nothing"
@@ -330,10 +330,10 @@ def control_unit(host: Host, step: Step, dummy: Masks) -> None:
     # If the slice requests no CPUs, the start below takes no CPUs from other slices.
     ends_grant = verb == "stop" and (is_workloads(step.target) or is_exclusive(step.target))
     is_bare = ends_grant and is_without_cpus(host, step)
-    # If units are about to start in the slice, a stop would end them: with "fail" the slice stays.
+    # A stop would end units that are about to start in the slice: with the mode "fail" the slice stays.
     mode = "fail" if verb == "stop" and is_workloads(step.target) else "replace"
     answer = systemd.control(host, verb, step.target, mode=mode, timeout=120.0)
-    # 5: not loaded, so there is nothing to stop (systemctl(1), EXIT STATUS).
+    # Code 5: the unit is not loaded, so there is nothing to stop (systemctl(1), EXIT STATUS).
     if answer.code and not (verb == "stop" and answer.code == 5):
         said = f"systemctl {verb} {step.target}: {systemd.complaint(answer.err, answer.out)}".rstrip()
         if verb == "start" and step.target.endswith(".service"):
@@ -357,7 +357,7 @@ def is_without_cpus(host: Host, step: Step) -> bool:
 
 
 def in_use(host: Host, step: Step) -> str:
-    """Why a slice of Corral's cannot stop now; "" for a slice that can stop, and for any other step."""
+    """Why a slice of Corral's cannot stop now; an empty string for a slice that can stop, and for any other step."""
     stops = step.kind == "unit" and step.value == "stop" and step.target.endswith(".slice") and is_own(step.target)
     if not stops or not cgroup.populated(host, step.target):
         return ""
@@ -365,7 +365,7 @@ def in_use(host: Host, step: Step) -> str:
 
 
 def stop_hint(host: Host, unit: str) -> str:
-    """What to do about a slice that still holds processes."""
+    """The advice for a slice that still has processes."""
     import shlex  # Imported here: only the refusal of a stop needs it.
 
     named = " ".join(map(shlex.quote, cgroup.units_in(host, unit)))
@@ -388,9 +388,9 @@ def control_mount(host: Host, step: Step, dummy: Masks) -> None:
 
 
 def compile_folder(host: Host, step: Step, dummy: Masks) -> None:
-    """Compile the agent for the Python that runs it; ``value`` is that Python, "" removes the compiled files.
+    """Compile the agent for the Python that runs the agent, whose path is ``value``; an empty ``value`` removes the compiled files.
 
-    ``name`` has the files of the agent: foreign files may not compile. A link is never followed: it may lead to foreign files.
+    ``name`` lists the agent's files: other files in the folder might not compile. A link is never followed: it may lead to foreign files.
     """
     if step.value:
         files = [f"{step.target}/{name}" for name in step.name.splitlines() if name.endswith(".py")] or [step.target]

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The last attempts to get hugepages, partitions and CPUs of undeclared units. A run repeats them at most every ten minutes."""
+"""The last attempts to get hugepages, partitions and CPUs of undeclared units. A run repeats an attempt at most every ten minutes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from . import apply_step
 
 
 def read(host: Host) -> dict[str, Attempt]:
-    """The last attempt for each pool, partition and undeclared unit, by its path."""
+    """The last attempt for each pool, partition and undeclared unit, by the path of its kernel file or control group."""
     data = state.read_json(host, state.ATTEMPTS)
     attempts = {}
     for path, row in data.items() if isinstance(data, dict) else ():
@@ -44,7 +44,7 @@ def save(host: Host, steps: t.Sequence[Step], failed: t.Sequence[Step] = ()) -> 
         for step in failed
         if step.name == "AllowedCPUs" and cgroup.exists(host, step.target)
     ]
-    if not refused:  # Otherwise such a group may be the reason for an invalid partition.
+    if not refused:  # A control group without its CPUs may itself be the reason for an invalid partition.
         refused = [
             step.target
             for number, step in enumerate(steps)
@@ -65,7 +65,7 @@ def save(host: Host, steps: t.Sequence[Step], failed: t.Sequence[Step] = ()) -> 
 
 
 def forget_mended(host: Host) -> None:
-    """Forget the partitions that are valid now, or gone: if they fail later, a run tries them at once."""
+    """Forget the partitions that are valid now, or gone: if such a partition fails later, a run tries it again at once."""
     attempts = read(host)
     left = {target: attempt for target, attempt in attempts.items() if not is_mended(host, target)}
     if left != attempts:
@@ -78,6 +78,6 @@ def is_mended(host: Host, target: str) -> bool:
 
 
 def write(host: Host, attempts: t.Mapping[str, Attempt]) -> None:
-    """Replace the file of attempts."""
+    """Write the file of attempts."""
     lock.own_folder(host, state.RUN, 0o755)
     host.write_file(state.ATTEMPTS, json.dumps(attempts) + "\n", state.PRIVATE)

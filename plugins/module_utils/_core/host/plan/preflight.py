@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The obstacles that stop a run before its first write. Check mode looks for them too, so that both refuse in the same words."""
+"""The obstacles that stop a run before its first write. Check mode looks for the same obstacles and refuses in the same words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...model.values.errors import CorralError, Problem, refusal
 from .. import lock, mounts, state, systemd
 from ..files import OWN_FOLDERS, Host
 
-# A mount on any of these files would stop a run later, when it writes its state.
+# A mount on any of these files would stop a run later, when the run writes its state.
 FILES = tuple(path for own in state.FILES if own.written for path in own.copies)
 
 NOT_REPLACEABLE = (
@@ -24,7 +24,7 @@ NOT_REPLACEABLE = (
 
 
 class Blocked(CorralError):
-    """A step's file cannot be written at its path."""
+    """A file of a step cannot be written at its path."""
 
 
 def refuse_node(host: Host) -> None:
@@ -77,7 +77,7 @@ def refuse_steps(host: Host, steps: t.Sequence[Step], *, keep_going: bool = Fals
 
 
 def obstacle(host: Host, step: Step) -> tuple[str, str]:
-    """The path that keeps a file or link from being written or removed, and why; both are "" without an obstacle."""
+    """The path that keeps a file or link from being written or removed, and why; two empty strings without an obstacle."""
     if is_folder(host, step.target) and not step.target.startswith(OWN_FOLDERS):
         return step.target, f"is a folder, and a {step.kind} of Corral's goes there: move it away"
     is_there = host.mode(step.target) is not None

@@ -7,7 +7,7 @@
 
 Nothing is unpacked onto a disk. tarfile is not used because it bounds neither the length of a name nor the number of entries. For
 comparison: the largest recorded machine, with 128 CPUs, has 11,565 entries, 11 MB of tar in 0.3 MB of gzip, names of 137 bytes in 8
-folders, and no file above 54 kB. A machine with 1,024 CPUs has eight times as many.
+folders, and no file above 54 kB. A machine with 1,024 CPUs has eight times as many entries.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from ..user_file import regular_file
 
 MOST_PACKED = 32 << 20  # bytes of a compressed file
 MOST_BYTES = 256 << 20  # bytes of the tar, in which the smallest file has 1 KiB
-MOST_KEPT = 64 << 20  # bytes of the files' contents and names
-MOST_ENTRIES = 200_000  # also counts folders that have no entry of their own
+MOST_KEPT = 64 << 20  # bytes of the contents and names of all files
+MOST_ENTRIES = 200_000  # A folder without an entry in the tar counts too.
 MOST_OF_HEADER = 64 << 10  # bytes of an extended header: two names, each as long as PATH_MAX, and attributes
 MOST_RECORDS = 64  # records in an extended header
 LONGEST_PATH, LONGEST_NAME, DEPTH = 4095, 255, 64
@@ -60,12 +60,12 @@ class Entry:
 
     @property
     def st_ctime(self) -> int:
-        """When the entry changed last: an archive has no other time."""
+        """The time of the last write: an archive has no other time."""
         return self.st_mtime
 
     @property
     def st_mtime_ns(self) -> int:
-        """When the entry was written, in nanoseconds."""
+        """The time of the last write, in nanoseconds."""
         return self.st_mtime * 10**9
 
     st_ctime_ns = st_mtime_ns
@@ -92,7 +92,7 @@ class ArchiveTree:
             why = getattr(error, "strerror", None) or str(error).partition("\n")[0].rstrip(":.")
             raise refusal(f"no readable snapshot ({why}): {MADE_BY}", path=source) from None
         names = list(self.root.content)
-        if len(names) == 1 and names[0] not in ("sys", "proc"):  # A recorded tree may lie in a folder of its own.
+        if len(names) == 1 and names[0] not in ("sys", "proc"):  # All entries may be in one folder.
             only = self.root.content[names[0]]
             self.root = only if isinstance(only.content, dict) else self.root
 
@@ -129,11 +129,11 @@ class ArchiveTree:
     # Reading the archive
 
     def refused(self, name: str, message: str) -> CorralError:
-        """A refusal of an entry."""
+        """The refusal of an entry called ``name``."""
         return refusal(f"{message}: not made by corral snapshot, {MADE_BY}", path=self.source, value=name)
 
     def counted(self, more_bytes: int) -> None:
-        """Count an entry, and the bytes of the entry that are kept."""
+        """Count an entry, and the bytes of this entry that stay in memory."""
         self.count += 1
         self.kept += more_bytes
         if self.count > MOST_ENTRIES:
@@ -199,7 +199,7 @@ class ArchiveTree:
             self.put(name, parts, Entry(stat.S_IFREG | mode, written, data))
 
     def parts_of(self, name: str) -> list[str]:
-        """The names of an entry's folders, and its own name last."""
+        """The path of an entry as a list: its folders, and last its own name."""
         if name.startswith("/"):
             raise self.refused(name, "is an absolute path")
         if "\0" in name:
@@ -238,14 +238,14 @@ class ArchiveTree:
 
 
 class Bytes:
-    """A reader of the bytes of a tar in their order, at most MOST_BYTES."""
+    """Reads the bytes of a tar in their order, at most MOST_BYTES."""
 
     def __init__(self, source: t.Iterator[bytes]) -> None:
         self.source = source
         self.piece, self.at, self.seen = b"", 0, 0
 
     def take(self, size: int) -> bytes:
-        """The next ``size`` bytes. Raises EOFError where fewer are left."""
+        """The next ``size`` bytes. Raises EOFError if fewer bytes are left."""
         if size <= len(self.piece) - self.at:
             self.at += size
             return self.piece[self.at - size : self.at]
@@ -261,7 +261,7 @@ class Bytes:
             size -= self.passed(size)
 
     def passed(self, size: int) -> int:
-        """Skip at most ``size`` bytes, as many as the present piece has; returns their number."""
+        """Skip at most ``size`` bytes, but no more than the present piece has. Returns the number of skipped bytes."""
         done = min(size, len(self.piece) - self.at)
         self.at += done
         if done < size:
@@ -320,7 +320,7 @@ def method_of(start: bytes) -> t.Optional[t.Callable[[], t.Any]]:
 
 
 def check(header: bytes) -> None:
-    """Raise ValueError unless this is a header of a tar: its checksum counts its own field as blanks."""
+    """Raise ValueError if a tar header has a wrong checksum. The checksum counts its own field as blanks."""
     if number(header[148:156]) != sum(header) - sum(header[148:156]) + 256:
         raise ValueError("not a tar archive")
 
@@ -344,7 +344,7 @@ def name_of(header: bytes) -> str:
 
 
 def records(data: bytes) -> t.Iterator[tuple[str, bytes]]:
-    """The keys and values of an extended header of POSIX: each is ``LENGTH KEY=VALUE`` and a line feed."""
+    """The keys and values of an extended header of POSIX. Each entry is ``LENGTH KEY=VALUE`` and a line feed."""
     at = 0
     for dummy in range(MOST_RECORDS):
         if at >= len(data) or data[at] == 0:

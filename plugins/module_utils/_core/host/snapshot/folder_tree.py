@@ -14,7 +14,7 @@ import stat
 from ..files import READ_FLAGS, READ_LIMIT
 
 DEPTH = 64  # the most folders inside each other; /sys has a dozen
-MOST_OPEN = 128  # folders that stay open, so that reading their files costs no walk
+MOST_OPEN = 128  # the most folders that stay open: a read of a file in such a folder costs no walk
 AS_IT_IS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC  # opens a link itself, and opens no device
 
 
@@ -30,7 +30,7 @@ class FolderTree:
             os.close(self.open.popitem()[1])
 
     def look(self, path: str) -> os.stat_result:
-        """What lstat(2) says of a path."""
+        """The result of lstat(2) for a path."""
         if path in self.open:
             return os.fstat(self.open[path])
         folder, dummy, name = path.rpartition("/")
@@ -52,7 +52,7 @@ class FolderTree:
     def data(self, path: str) -> bytes:
         """The bytes of a regular file of at most READ_LIMIT bytes."""
         folder, dummy, name = path.rpartition("/")
-        # First O_PATH: the file that was checked is the file that is opened, even if another file has its name by then.
+        # The file is first opened with O_PATH: so the checked file is read, even if another file has the name by then.
         place = os.open(name, AS_IT_IS, dir_fd=self.folder(folder))
         try:
             if not stat.S_ISREG(os.fstat(place).st_mode):

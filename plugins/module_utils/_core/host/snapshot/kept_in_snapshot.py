@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """The part of each file that a snapshot keeps: enough to replay decisions, and nothing secret, since snapshots are passed on.
 
-A file, key or word is kept only if a rule here allows it; otherwise MARK stands in its place. There is no digest of a left-out text: a
-short secret can be guessed from its digest.
+A file, key or word is kept only if a rule in this module allows it; otherwise MARK stands in its place. There is no digest of a left-out
+text: a short secret can be guessed from its digest.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PROGRAMS = frozenset(("conmon", "docker", "kubelet", "podman"))
 VERBS = frozenset(
     ("compose", "container", "image", "images", "kube", "play", "pod", "prune", "restart", "run", "start", "system", "volume")
 )  # fmt: skip
-# Options whose values are kept: of the kubelet, the flags of known keys and of its files; of Podman, the options on where containers run.
+# Options whose values are kept: of the kubelet, the flags for known keys and for its files; of Podman, the options on where containers run.
 VALUES = frozenset(
     (*FLAGS, "cgroup-parent", "cgroups", "cidfile", "config", "config-dir", "hostname-override", "kubeconfig", "name", "root-dir", "sdnotify")
 )  # fmt: skip
@@ -77,7 +77,7 @@ Filter = t.Callable[[str], str]
 
 
 def kept(path: str, data: bytes) -> bytes:
-    """The bytes of a file as a snapshot keeps them."""
+    """The bytes that a snapshot keeps of a file with the content ``data``."""
     text = data.decode("utf-8", "surrogateescape")
     for pattern, rule in RULES:
         if pattern.fullmatch(path):
@@ -172,7 +172,7 @@ def of_corral(key: str, value: str) -> bool:
 
 
 def assignments(keys: t.Pattern[str]) -> Filter:
-    """A rule for files of KEY = VALUE lines and section headers: it keeps the headers, and the assignments of ``keys``."""
+    """A rule for files of KEY = VALUE lines and section headers: the rule keeps the headers, and the assignments of ``keys``."""
 
     def rule(text: str) -> str:
         if text.startswith(HEADER):
@@ -223,7 +223,7 @@ def accounts(text: str) -> str:
 
 
 def cron(text: str) -> str:
-    """The commands that name Podman, without comments."""
+    """The crontab lines that name Podman, with the words that command() keeps; comments are left out."""
     return "".join(f"{command(line)}\n" for line in text.splitlines() if "podman" in line and line.lstrip()[:1] != "#")
 
 
@@ -272,7 +272,7 @@ def kubelet_config(text: str) -> str:
 
 
 def originals(text: str) -> str:
-    """The originals that Corral recorded; the rule of a file also applies to its original."""
+    """The originals that Corral recorded; the rule for a file also applies to the original of this file."""
     rows = state.checked_data(json.loads(text))
     for row in rows:
         before = row["before"]
@@ -286,7 +286,7 @@ def originals(text: str) -> str:
 
 CONTROL = "/run/systemd/system.control/x.slice.d/50-x.conf"
 
-# The first rule whose pattern fits a path applies.
+# For a path, the first rule whose pattern matches the path applies.
 RULES: tuple[tuple[t.Pattern[str], Filter], ...] = tuple(
     (re.compile(pattern), rule)
     for pattern, rule in (

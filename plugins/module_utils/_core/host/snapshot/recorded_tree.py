@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Another machine: a snapshot or folder of unknown origin. It is only read, and no link leads out of it.
+"""Another machine, read from a snapshot or folder of unknown origin. Nothing is written, and no link leads out of the tree.
 
-Links are resolved here, inside the tree: ``/`` in a link is the tree's root, and ``..`` ends there. The kernel never gets a path of the
+This module resolves links inside the tree: ``/`` in a link is the tree's root, and ``..`` ends there. The kernel never gets a path of the
 tree.
 """
 
@@ -23,7 +23,7 @@ from ..link_walk import LINK_LIMIT
 from .archive_tree import ArchiveTree
 from .folder_tree import FolderTree
 
-STEPS = 1000  # parts of a path and its links; a real machine's paths have dozens
+STEPS = 1000  # the most parts of a path and its links; a real machine's paths have dozens
 KNOWN = 4096  # the most folders whose real paths are kept
 
 Tree = t.Union[ArchiveTree, FolderTree]
@@ -61,11 +61,11 @@ class RecordedHost(Host):
         return False
 
     def at(self, path: str) -> str:
-        """Raise EROFS: every write asks for a path of this machine, and none leads to a file of the tree."""
+        """Raise EROFS: every write asks for a path of this machine, and no such path leads to a file of the tree."""
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
 
     def look(self, path: str, follow: bool = True) -> tuple[str, t.Any]:
-        """The real path in the tree, and the result of os.lstat() for it. Raises OSError and ValueError."""
+        """The real path in the tree, and the result of os.lstat() for this path. Raises OSError and ValueError."""
         folder, dummy, name = path.rpartition("/")
         if folder not in self.known:
             real, there = self.walk("", folder, True)
@@ -117,7 +117,7 @@ class RecordedHost(Host):
     def _read(self, path: str, follow: bool) -> bytes:
         real, there = self.look(path, follow)
         if not stat.S_ISREG(there.st_mode):
-            raise error_of(errno.EISDIR, path)  # A device or FIFO is not opened: it counts as no file.
+            raise error_of(errno.EISDIR, path)  # A device or FIFO counts as no file, and is not opened.
         return self.tree.data(real)
 
     def _names(self, path: str) -> list[str]:
@@ -140,19 +140,19 @@ class RecordedHost(Host):
         return self.tree.text(real)
 
     def is_claimed(self, path: str) -> bool:
-        """True for every device file: it is not opened, since the kernel would open a device of this machine."""
+        """True for every device file. No device file is opened, since the kernel would open a device of this machine."""
         there = self.found(path)
         return self.tell(there is not None and device_number(there) is not None, "is_claimed", path)
 
     def first_line(self, path: str) -> str:
-        """Always "": no program of a tree is run."""
+        """Always an empty string: no program of a tree is run."""
         return self.tell("", "first_line", path)
 
     def links(self, path: str) -> t.Optional[int]:
         return None if self.found(path) is None else 1
 
     def writable(self, path: str) -> bool:
-        """Whether something is there: the recorded machine's root may write it; whether it is immutable is not recorded."""
+        """Whether something is at the path, which the recorded machine's root may write; an immutable flag is not recorded."""
         return self.tell(self.found(path) is not None, "writable", path)
 
     def read_only(self, path: str) -> bool:

@@ -45,13 +45,13 @@ def write(host: Host, target: str) -> int:
 
 
 def fill(host: Host, file: gzip.GzipFile) -> int:
-    """Write the tar; returns the number of entries."""
+    """Write the tar to ``file``; returns the number of entries."""
     with tarfile.open(fileobj=file, mode="w") as archive:
         return add(host, archive)
 
 
 def add(host: Host, archive: tarfile.TarFile) -> int:
-    """Add the files that were read; returns the number of entries."""
+    """Add the files that ``host`` has read to the tar; returns the number of entries."""
     seen, host.recorded = sorted(host.seen), None
     links: dict[str, str] = {}
     reals = {resolved(host, path, links) for path in seen}
@@ -80,7 +80,7 @@ def add(host: Host, archive: tarfile.TarFile) -> int:
 
 
 def resolved(host: Host, path: str, links: dict[str, str]) -> t.Optional[str]:
-    """The real path of a path; None for a circle of links. Adds every link on the way to ``links``, relative to the link's folder."""
+    """The real path of a path; None for a circle of links. Adds each link on the way to ``links``, with a target relative to its folder."""
     real = ""
     try:
         for real, text in link_walk.steps(host, path):

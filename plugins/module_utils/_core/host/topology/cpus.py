@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""CPUs, and how they share cores, caches, dies and sockets.
+"""The CPUs of a machine, and the cores, caches, dies and sockets that CPUs share.
 
 Sources: Documentation/admin-guide/cputopology.rst, Documentation/ABI/stable/sysfs-devices-system-cpu. File names changed over the years
-(core_siblings is package_cpus since 5.3), lists came after masks, and a recorded tree may hold either: the first file with a value
-counts.
+(core_siblings is package_cpus since 5.3), and lists came after masks. A recorded tree may have any of these files: the first file with a
+value counts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .sysfs_reader import Reader
 
 CPU = "/sys/devices/system/cpu"
 
-# Masks first: every kernel has them. Among the masks, and among the lists, the newer name comes first.
+# Masks come first, since every kernel has masks. Among the masks, and among the lists, the newer name comes first.
 CORE = ("core_cpus", "thread_siblings", "core_cpus_list", "thread_siblings_list")
 PACKAGE = ("package_cpus", "core_siblings", "package_cpus_list", "core_siblings_list")
 DIE = ("die_cpus", "die_cpus_list")
@@ -37,7 +37,7 @@ NO_ID = (-1, 65535)
 
 
 class Cpus:
-    """The CPUs of a host. ``online`` and ``offline`` (present, not online) are read at once, the rest on demand."""
+    """The CPUs of a host. ``online`` and ``offline`` (present, not online) are read at once, all other data on demand."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -62,7 +62,7 @@ class Cpus:
         return self._partition("core", shared)
 
     def sockets(self) -> tuple[dict[str, CpuSet], bool]:
-        """The CPUs of each package by its id, and whether the ids are known."""
+        """The CPUs of each package by the package's id, and whether the ids are known."""
         shared = self._shared(PACKAGE)
         alone = self.online.difference(shared)
         if alone:
@@ -78,19 +78,19 @@ class Cpus:
         return {f"?{index}": group for index, group in enumerate(groups)}, False
 
     def dies(self) -> Groups | None:
-        """The CPUs of each die; None when the kernel does not report them."""
+        """The CPUs of each die; None if the kernel does not report dies."""
         return self._level("die", DIE, "die_id")
 
     def clusters(self) -> Groups | None:
-        """The CPUs of each cluster: shared L2 on x86, shared L3 tags on Arm; None when the kernel does not report them."""
+        """The CPUs of each cluster: shared L2 on x86, shared L3 tags on Arm; None if the kernel does not report clusters."""
         return self._level("cluster", CLUSTER, "cluster_id")
 
     def books(self) -> Groups | None:
-        """s390: the CPUs of each book."""
+        """The CPUs of each book (s390); None if the kernel does not report books."""
         return self._level("book", BOOK, "book_id")
 
     def drawers(self) -> Groups | None:
-        """s390: the CPUs of each drawer."""
+        """The CPUs of each drawer (s390); None if the kernel does not report drawers."""
         return self._level("drawer", DRAWER, "drawer_id")
 
     def l3(self) -> Groups:
@@ -130,7 +130,7 @@ class Cpus:
         online = self._reader.cpus(CPU, ("online",))
         if online:
             return online
-        # Before 2.6.28 only the CPUs' own files show which CPUs are online; a CPU that cannot go offline has no such file.
+        # Before 2.6.28 only the files of single CPUs show which CPUs are online; a CPU that cannot go offline has no such file.
         if self._folders:
             return frozenset(
                 cpu for cpu in self._folders if self._reader.integer(f"{CPU}/cpu{cpu}/online") in (None, 1)
@@ -150,9 +150,9 @@ class Cpus:
     # Groups
 
     def _shared(self, names: tuple[str, ...]) -> dict[int, CpuSet]:
-        """For each CPU, the CPUs with which it shares something, from the first of its files ``names``; CPUs without a file are left out."""
+        """For each CPU, the CPUs in the first readable file of ``names`` in its topology folder; CPUs without such a file are left out."""
         shared: dict[int, CpuSet] = {}
-        # The reader returns equal masks as one object with a cached hash: each mask is cut to online CPUs once, not once for each CPU.
+        # The reader returns equal masks as one object with a cached hash: each distinct mask is cut to online CPUs only once.
         cut: dict[CpuSet, CpuSet] = {}
         for cpu in self._listed():
             folder = f"{CPU}/cpu{cpu}/topology"
@@ -196,7 +196,7 @@ class Cpus:
         return self._ids[name]
 
     def _by_ids(self, cpus: CpuSet, *keys: tuple[str, str]) -> dict[int, CpuSet]:
-        """For each CPU that has all ids, the CPUs with the same ids. An id is given as (sysfs file, field of /proc/cpuinfo)."""
+        """For each CPU with all ids, the CPUs with the same ids. Each of ``keys`` is a pair: a sysfs file, and a field of /proc/cpuinfo."""
         groups: dict[tuple[int, ...], set[int]] = {}
         for cpu in cpus:
             numbers = [self._id(cpu, *key) for key in keys]
@@ -224,7 +224,7 @@ def _merged(groups: t.Iterable[CpuSet]) -> Groups:
     return ordered(merged)
 
 
-# x86 and most others ("processor : 3"), s390 ("processor 3: version = 00, …"), sparc64 ("CPU3: online").
+# The first line of a CPU: x86 and most others ("processor : 3"), s390 ("processor 3: version = 00, …"), sparc64 ("CPU3: online").
 _PROCESSOR = re.compile(
     r"processor\s*:\s*([0-9]{1,5})|processor ([0-9]{1,5}):.*|CPU([0-9]{1,5})\s*:\s*online", re.ASCII
 )
@@ -232,7 +232,7 @@ _FIELD = re.compile(r"(physical id|core id)\s*:\s*([0-9]{1,9})", re.ASCII)
 
 
 def processors(text: str) -> dict[int, dict[str, int]]:
-    """The processors of /proc/cpuinfo, with ``physical id`` and ``core id`` as far as the file has them."""
+    """The CPUs of /proc/cpuinfo, each with ``physical id`` and ``core id`` if the file has these fields."""
     rows: dict[int, dict[str, int]] = {}
     current: dict[str, int] = {}
     for line in text.splitlines():

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Discovery: a Topology out of /sys and /proc of any kernel since 2.6.16, live or recorded.
+"""Discovers a machine's Topology from /sys and /proc of any kernel since 2.6.16, live or recorded.
 
 Sources: Documentation/ABI/stable/sysfs-devices-node, Documentation/admin-guide/mm/hugetlbpage.rst; for CPUs see cpus.py. A value that
 cannot be parsed is left out and named in the topology's notes.
@@ -30,7 +30,7 @@ NODE_CPUS = ("cpumap", "cpulist")
 
 
 def discover(host: Host, *, with_devices: bool = True) -> Topology:
-    """The topology of ``host``; with ``with_devices`` also PCI and network. Only reads; never raises for invalid content."""
+    """The topology of ``host``; ``with_devices``: also PCI and network. Only reads; never raises for invalid content."""
     reader = Reader(host)
     cpus = Cpus(reader)
     sockets, socket_ids_known = cpus.sockets()
@@ -67,7 +67,7 @@ def signature(host: Host) -> tuple[str | None, ...]:
 
 
 def watched(host: Host) -> Topology:
-    """The topology of ``host``. A recording keeps only the signature: the other reads are thousands."""
+    """The topology of ``host``. A recording keeps only the answers of signature(), not the thousands of other reads."""
     signature(host)
     return host.unrecorded(lambda: discover(host))
 
@@ -90,7 +90,7 @@ def _nodes(reader: Reader, online: CpuSet) -> dict[int, NumaNode]:
 
 
 def _distances(reader: Reader, nodes: t.Iterable[int]) -> tuple[tuple[int, ...], ...] | None:
-    """The matrix of node distances (10: local), a row for each node; None when it is missing or not square."""
+    """The matrix of node distances (10: local), a row for each node; None for a missing matrix, or one that is not square."""
     read = [reader.value(f"{NODE}/node{node}/distance", kernel_text.counts, "a row of distances") for node in nodes]
     rows = [row for row in read if row]
     if not rows:
@@ -102,7 +102,7 @@ def _distances(reader: Reader, nodes: t.Iterable[int]) -> tuple[tuple[int, ...],
 
 
 def _hugepages(reader: Reader, folder: str) -> dict[int, int]:
-    """nr_hugepages (the pool, in pages) by page size in KiB."""
+    """The pages of each pool (nr_hugepages) by page size in KiB."""
     pools: dict[int, int] = {}
     for size, name in kernel_text.numbered(reader.host.names(folder), "hugepages-", "kB").items():
         count = reader.value(f"{folder}/{name}/nr_hugepages", kernel_text.count, "a number of pages")

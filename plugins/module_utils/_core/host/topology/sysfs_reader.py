@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Reads kernel files of a host as values; text that is no valid value is left out and noted."""
+"""Reads kernel files of a host as values; an invalid text is left out and noted."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Reader:
         return [*notes[:NOTE_LIMIT], f"and {left} more of the kind"] if left > 0 else notes
 
     def value(self, path: str, parse: t.Callable[[str], T | None], what: str, word: str = "") -> T | None:
-        """The result of ``parse`` for a file's text, or its lines with ``word``; None without the file, and for a text in another form."""
+        """The result of ``parse`` for a file's text, or for its lines with ``word``; None without the file, and for an invalid text."""
         text = self.host.lines(path, word) if word else self.host.read(path)
         if text is None:
             return None
@@ -51,11 +51,11 @@ class Reader:
         return value
 
     def integer(self, path: str) -> int | None:
-        """The integer in a file."""
+        """The integer in a file; None without the file, and for another text."""
         return self.value(path, kernel_text.integer, "an integer")
 
     def cpus(self, folder: str, names: tuple[str, ...]) -> CpuSet | None:
-        """The CPUs in the first of the files ``names`` that has CPUs; empty if the readable files have none; None without a readable file.
+        """The CPUs in the first of the files ``names`` that has CPUs; empty if no readable file has CPUs; None without a readable file.
 
         The file name that had CPUs is tried first for the next folder, which usually has the same files.
         """

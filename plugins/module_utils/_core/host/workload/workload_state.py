@@ -23,18 +23,18 @@ from ..files import Host
 # systemd keeps the INVOCATION_ID of every active service here, as a link (src/core/unit.c, unit_export_invocation_id).
 INVOCATIONS = "/run/systemd/units"
 INVOCATION = "invocation:"
-# The beginnings and ends of the names of folders with dependencies.
+# The beginnings and ends of the names of folders that have a unit's dependencies.
 WANTS = (("", ".requires"), ("", ".wants"))
 WILD = re.compile(r"[*?\[\]]")
 
 
 def run_of(host: Host, workload: str) -> t.Optional[str]:
-    """The INVOCATION_ID of the unit that holds a workload's grant; None while the unit is not active."""
+    """The INVOCATION_ID of the unit that keeps a workload's grant; None while this unit is not active."""
     return host.link(f"{INVOCATIONS}/{INVOCATION}{workload_units.grant_unit(workload)}")
 
 
 def granted_files(host: Host) -> dict[str, str]:
-    """The files that tell systemd of a unit's grant, by the workload's name (workload_units.py)."""
+    """The files through which systemd knows a unit's grant, by the workload's name (workload_units.py)."""
     folder, dummy, start = workload_units.GRANTED.rpartition("/")
     names = host.names_like(folder, ((start, ""),))
     return {workload_name(name[len(start) :]) or name: f"{folder}/{name}" for name in names}
@@ -52,13 +52,13 @@ def places(workload: str, tenant: str = "") -> list[str]:
 
 
 def shares(host: Host, workload: str, tenant: str = "") -> bool:
-    """Whether a workload runs on the shared pool only."""
+    """Whether a workload runs in shared slices only."""
     own, *shared = places(workload, tenant)
     return any(cgroup.populated(host, unit) for unit in shared) and not cgroup.populated(host, own)
 
 
 def slices(host: Host) -> list[str]:
-    """The existing slices of workloads and tenants: first the slices with exclusive CPUs; a tenant's slice after the slices inside it."""
+    """The existing slices of workloads and tenants: exclusive slices first; a tenant's slice after the slices inside it."""
     shared = [unit for unit in cgroup.slices_in(host, CORRAL_SLICE) if workload_of(unit)]
     inner = [unit for outer in shared for unit in cgroup.slices_in(host, outer) if workload_of(unit)]
     return [*(unit for unit in cgroup.slices_in(host, "") if workload_of(unit)), *inner, *shared]
@@ -88,7 +88,7 @@ def units_of(workloads: t.Iterable[Workload]) -> list[str]:
 
 
 def named(unit: str) -> list[str]:
-    """The names that systemd's file for a service may have."""
+    """The names that the unit file of a service may have: its own, and for an instance its template's."""
     stem, at, dummy = unit.partition("@")
     return [unit, *([f"{stem}@.service"] if at else [])]
 
@@ -99,8 +99,8 @@ def there(host: Host, files: systemd.UnitFiles, unit: str) -> bool:
 
 
 def other_name(host: Host, path: str) -> str:
-    """The unit's real name if its file is a link to another unit's file (systemd.unit(5), Alias=); "" for any other file. A link from an
-    instance to its template is no alias, nor is a link out of the load path.
+    """The unit's real name if its file is a link to another unit's file (systemd.unit(5), Alias=); an empty string for any other file. A
+    link from an instance to its template is no alias, nor is a link out of the load path.
     """
     text = host.link(path)
     if text is None:
@@ -123,10 +123,10 @@ def runs_unit(host: Host, unit: str) -> bool:
 
 
 def ask_for_end(host: Host, granted: t.Iterable[Grant]) -> bool:
-    """Have systemd stop the units of grants whose workload does not run. Returns whether there are such units.
+    """Make systemd stop the units of grants whose workload does not run. Returns whether such units exist.
 
-    After a reload systemd stops a unit that nothing needs. A waiting start needs it too, and only systemd knows its jobs: no job can come
-    between systemd's check and the stop.
+    After a reload of a unit systemd stops this unit if no unit or job needs it. A start that still waits is such a job, and only systemd
+    knows its jobs: no job can come between systemd's check and the stop.
     """
     by_name = {grant.workload: grant for grant in granted}
     begin, end = workload_units.GRANT_UNITS.split("*")
@@ -169,7 +169,7 @@ def is_needed(host: Host, holder: str) -> bool:
 
 
 def slice_that_holds(host: Host, unit: str) -> t.Optional[str]:
-    """The slice that holds a running service now, by a search of all slices: the service's files may have changed since its start."""
+    """The slice in which a service runs now, by a search of all slices: the service's files may have changed since its start."""
     pending = cgroup.slices_in(host, "")
     for outer in pending:  # the loop appends to the list
         if cgroup.populated_at(host, f"{cgroup.path_of(outer)}/{unit}"):
@@ -179,9 +179,9 @@ def slice_that_holds(host: Host, unit: str) -> t.Optional[str]:
 
 
 def unit_to_be_in(host: Host, slice_name: str) -> str:
-    """A running unit that Corral's drop-in places in a slice; "" without such a unit. systemd stops the unit when the slice stops.
+    """A running unit that Corral's drop-in places in a slice (empty without such a unit). systemd stops the unit with the slice.
 
-    Until its next start the unit may still run in another slice; systemd stops it all the same.
+    Until its next start the unit may still run in another slice; systemd also stops the unit there.
     """
     for folder in host.folders(unit_property.ETC):
         unit = folder[: -len(".d")]
@@ -222,13 +222,13 @@ def seen_grants(host: Host) -> list[Grant]:
 
 
 def unit_in(host: Host, slice_name: str, unit: str) -> str:
-    """``unit``, if it runs in the grant's slice, or no unit does; else the first service that runs there ("" without a service)."""
+    """``unit``, if this unit or no unit runs in the grant's slice; else the first service in this slice (empty without a service)."""
     others = others_in(host, slice_name, unit) if unit else []
     return next((name for name in others if name.endswith(".service")), "") if others else unit
 
 
 def others_in(host: Host, slice_name: str, unit: str) -> list[str]:
-    """The control groups that run in a workload's slice, services first; empty when ``unit`` is among them."""
+    """The control groups that run in a workload's slice, services first; empty if ``unit`` is one of these."""
     path = cgroup.path_of(slice_name)
     names = [name for name in host.folders(path) if not (name.endswith(".slice") and workload_of(name))]
     running = [name for name in names if cgroup.populated_at(host, f"{path}/{name}")]
