@@ -23,7 +23,7 @@ from . import gc_outcome
 from .deadline import Stop
 from .gc_outcome import Containers, Removed
 
-# A container or pod that is younger than this may be about to start.
+# A container or pod that never started may still start until this age (seconds).
 NEVER_STARTED_SECONDS = 3600.0
 
 
@@ -47,7 +47,7 @@ class ObservedContainers(NamedTuple):
 def observe(
     podmans: Podmans, users: t.Sequence[str], declared: t.Sequence[Workload], records: Records, now: float, stop: Stop
 ) -> ObservedContainers:
-    """Read every storage, and record the images in use before their containers are removed."""
+    """Read every storage, and record the images in use before a pass removes their containers."""
     left = [workload for workload in records.workloads if workload not in declared]
     items: list[Found] = []
     errors: list[str] = []
@@ -73,16 +73,16 @@ def observe(
 
 
 class Due(NamedTuple):
-    """The items to remove, in this order; ``dead``: the number of dead items and empty pods that could be removed."""
+    """The items to remove, in the order of removal; ``dead``: the number of all dead items and empty pods."""
 
     going: tuple[Found, ...]
     dead: int
 
 
 def due(observed: ObservedContainers, policy: ContainerGC, now: float) -> Due:
-    """The items that are due at ``now``; if ``now`` is after the observation, the items that will be due then if nothing changes.
+    """The items that are due at ``now``. For a future ``now``: the items that will be due at that time if nothing changes.
 
-    Each user's items have their own limits, so that names and ages which a user's Podman may invent affect only that user's items.
+    Limits count per user: the names and ages that a user's Podman invents affect only the items of the same user.
     """
     users = dict.fromkeys(row.podman.user for row in observed.found)
     parts = [due_of([row for row in observed.found if row.podman.user == user], policy, now) for user in users]
@@ -97,7 +97,7 @@ def due_of(rows: t.Sequence[Found], policy: ContainerGC, now: float) -> Due:
     for key, row in by_key.items():
         unit = ("workload", row.workload.name) if row.workload else ("", gc_match.group_of(row.item))
         if row.item.pod is not None:
-            # The newest pod of a workload stays, even if it is empty. Pods with containers count as well when the newest is looked for.
+            # The newest pod of a workload stays, even if it is empty. A pod with containers may be the newest pod, too.
             created = row.item.pod.created
             active = any(container.state not in (*DEAD, *NEVER_STARTED) for container in row.item.containers)
             young = now - created < max(NEVER_STARTED_SECONDS, policy.min_age)
@@ -141,7 +141,7 @@ def run(observed: ObservedContainers, policy: ContainerGC, now: float, stop: Sto
 
 
 def is_sound(podman: Podman, known: dict[str, bool], errors: list[str]) -> bool:
-    """Whether a storage is sound: Podman lists the containers of a broken storage without an error."""
+    """Whether a storage is sound, so that Podman can list images: Podman lists the containers of a broken storage without an error."""
     if podman.user not in known:
         try:
             podman.images()
@@ -153,7 +153,7 @@ def is_sound(podman: Podman, known: dict[str, bool], errors: list[str]) -> bool:
 
 
 def in_scope(row: Found, policy: ContainerGC) -> bool:
-    """Whether an item may be removed at all."""
+    """Whether the keep-lists and the scope of the policy allow the removal of an item."""
     if gc_match.kept(row.item, policy.keep, policy.keep_labels):
         return False
     return row.workload is not None or policy.scope == ALL

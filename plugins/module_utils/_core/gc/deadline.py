@@ -14,7 +14,7 @@ from ..host.containers.podman_cli import PodmanError
 
 
 def always() -> bool:
-    """The default of ``wanted``: only the time limit or a signal ends the pass."""
+    """The default of Stop.wanted, with which only the time limit or a signal ends the pass."""
     return True
 
 
@@ -34,7 +34,7 @@ class Stop:
         return self.uptime() >= self.until or not self.wanted()
 
     def check(self, user: str) -> None:
-        """Raise PodmanError for a user's storage if the pass ends before it is read."""
+        """Raise PodmanError for a user's storage if the pass ends before the storage is read."""
         if self.now():
             in_time = self.uptime() < self.until
             why = "the profile changed during the pass" if in_time else "other storages took the whole time of the pass"

@@ -22,7 +22,7 @@ NAME = "gc"
 
 
 class Removed(NamedTuple):
-    """An image, container or pod that was or would be removed: its user, its names, the bytes freed, and why."""
+    """An image, container or pod that was or would be removed: its user, its names, the freed bytes, and the reason."""
 
     user: str
     id: str
@@ -31,23 +31,23 @@ class Removed(NamedTuple):
     reason: str
 
 
-MOST_NAMES, LONGEST = 3, 200  # for users other than root: names of an item, and characters of a text
+MOST_NAMES, LONGEST = 3, 200  # for users other than root: the most names of an item, and the most characters of a text
 
 
 def removed_of(user: str, id: str, names: t.Sequence[str], bytes: int, reason: str) -> Removed:
-    """A Removed; the texts of a user other than root are limited, since a result is kept and users' Podmans may say anything."""
+    """A Removed. For users other than root the texts are limited: Corral stores results, and a user's Podman may return any text."""
     if user == "root":
         return Removed(user, id, tuple(names), bytes, reason)
     return Removed(user, id, tuple(brief(user, name) for name in names[:MOST_NAMES]), bytes, brief(user, reason))
 
 
 def brief(user: str, text: str) -> str:
-    """A text of a user's Podman, of limited size as JSON; a text of root's Podman stays unchanged."""
+    """A text of a user's Podman, cut to LONGEST ASCII characters; a text of root's Podman stays unchanged."""
     return text if user == "root" else (text if text.isascii() else ascii(text)[1:-1])[:LONGEST]
 
 
 class FileSystem(NamedTuple):
-    """A file system with images: bytes available before and after, bytes to free (``asked``), and bytes not freed of these (``short``)."""
+    """A file system with images: the available bytes before and after the pass, the bytes to free (``asked``) and not freed (``short``)."""
 
     path: str
     users: tuple[str, ...]
@@ -83,7 +83,7 @@ class Images(NamedTuple):
 
 
 class Containers(NamedTuple):
-    """The result of a pass over containers: the number of dead containers, the removed items, and why Podman refused to remove others."""
+    """The result of a pass over containers: the number of dead containers, the removed items, and Podman's refusals to remove an item."""
 
     dead: int
     removed: tuple[Removed, ...]
@@ -93,9 +93,9 @@ class Containers(NamedTuple):
 
 
 class Result(NamedTuple):
-    """A pass. ``dry``: why the pass must not remove anything ("": removals are allowed). A part that was not due is None.
+    """The result of a pass. ``dry``: why the pass must not remove anything (empty: removals are allowed). A part that was not due is None.
 
-    ``error``: why the pass ended early, or its files were not written. ``idle``: the findings for the next passes (idle_pass.py).
+    ``error``: why the pass ended early, or why its files were not written. ``idle``: the findings for the next passes (idle_pass.py).
     """
 
     time: int
@@ -107,7 +107,7 @@ class Result(NamedTuple):
 
     @property
     def removed(self) -> tuple[Removed, ...]:
-        """Everything that was removed."""
+        """All removed images, containers and pods."""
         return tuple(item for part in (self.images, self.containers) if part for item in part.removed)
 
     @property
@@ -117,16 +117,16 @@ class Result(NamedTuple):
 
     @property
     def drift(self) -> tuple[Change, ...]:
-        """The drift that the pass left, or (dry) would correct."""
+        """The drift that the pass left or, in a dry run, the drift that a pass would correct."""
         items = images_drift(self.images, self.dry) if self.images else []
         return (*items, *(containers_drift(self.containers, self.dry) if self.containers else ()))
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """All errors of reading, each once."""
+        """The errors of the pass and of all reads, each error once."""
         own = (self.error,) if self.error else ()
         parts = [error for part in (self.images, self.containers) if part for error in part.errors]
-        return tuple(dict.fromkeys((*own, *parts)))  # both parts read the same storage
+        return tuple(dict.fromkeys((*own, *parts)))  # Images and containers are read from the same storages.
 
 
 def diff(result: Result) -> dict[str, str]:
@@ -138,7 +138,7 @@ def diff(result: Result) -> dict[str, str]:
 
 
 def result_data(result: Result) -> dict[str, t.Any]:
-    """A pass as JSON."""
+    """The result of a pass as JSON data."""
     return {
         "time": result.time,
         "dry": result.dry or None,
@@ -149,7 +149,7 @@ def result_data(result: Result) -> dict[str, t.Any]:
 
 
 def images_data(part: Images) -> dict[str, t.Any]:
-    """A pass over images as JSON."""
+    """The result of a pass over images as JSON data."""
     rows = [
         {**disk._asdict(), "used_percent": disk.used, "removed": [image._asdict() for image in disk.removed]}
         for disk in part.file_systems
@@ -158,12 +158,12 @@ def images_data(part: Images) -> dict[str, t.Any]:
 
 
 def containers_data(part: Containers) -> dict[str, t.Any]:
-    """A pass over containers as JSON."""
+    """The result of a pass over containers as JSON data."""
     return {**part._asdict(), "removed": [row._asdict() for row in part.removed]}
 
 
 def images_drift(part: Images, dry: str) -> list[Change]:
-    """The drift that a pass over images left, or (dry) would correct."""
+    """The drift that a pass over images left or, in a dry run, the drift that a pass would correct."""
     items = [change("images", "pass", None, None, error, "", UNKNOWN) for error in part.errors]
     for disk in part.file_systems:
         if dry and disk.removed:
@@ -180,7 +180,7 @@ def images_drift(part: Images, dry: str) -> list[Change]:
 
 
 def containers_drift(part: Containers, dry: str) -> list[Change]:
-    """The drift that a pass over containers left, or (dry) would correct."""
+    """The drift that a pass over containers left or, in a dry run, the drift that a pass would correct."""
     items = [change("containers", "pass", None, None, error, "", UNKNOWN) for error in part.errors]
     if dry and part.removed:
         reason = f"{dry}: {names(part.removed)}"
@@ -194,18 +194,18 @@ def change(
     subject: str, name: str, actual: t.Optional[str], wanted: t.Optional[str], reason: str, location: str,
     verdict: Verdict = DRIFT,
 ) -> Change:  # fmt: skip
-    """A drift item of garbage collection. It has no steps: passes do the removal."""
+    """A drift item of garbage collection, which has no steps: only passes remove items."""
     return Change(NAME, subject, name, actual, wanted, reason, location, (), verdict)
 
 
 def names(removed: t.Sequence[Removed], most: int = 5) -> str:
-    """The names of the first removed items and the number of the others, as part of a reason."""
+    """The names of the first removed items and the number of further items, as part of a reason."""
     said = [shown(item.names[0] if item.names else item.id[:12]) for item in removed]
     return ", ".join(said[:most]) + (f" and {len(said) - most} more" if len(said) > most else "")
 
 
 def lines(result: Result) -> list[str]:
-    """A pass as text."""
+    """The result of a pass as lines of text."""
     verb = "would go" if result.dry else "removed"
     rows = []
     for disk in result.images.file_systems if result.images else ():
@@ -232,6 +232,6 @@ def lines(result: Result) -> list[str]:
 
 
 def name_of(item: Removed) -> str:
-    """The names of an item, else its id, and its user unless the user is root."""
+    """The names of an item, or its id without names, followed by its user unless the user is root."""
     of = "" if item.user == "root" else f" of {item.user}"
     return shown(", ".join(item.names) or item.id[:12], limit=300) + of

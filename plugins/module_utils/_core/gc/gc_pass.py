@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""One pass of garbage collection: it removes the images and containers that are due, under a lock of its own.
+"""A pass of garbage collection: the pass holds the lock LOCK, and removes the images and containers that are due.
 
 A pass may be stopped at any point: its records are written before the first removal, and Podman does each removal.
 """
@@ -34,20 +34,20 @@ if t.TYPE_CHECKING:
     from ..model.status.json_shapes import Item
 
 LOCK = f"{state.RUN}/gc.lock"
-# The service's own limit is higher, so that the last Podman command can end.
+# The most seconds of a pass. The time limit of the service is higher, so that the last Podman command can end.
 PASS_SECONDS = 300.0
-# How many seconds early a timer may elapse.
+# The seconds by which a timer may elapse too early.
 SLACK_SECONDS = 2.0
 IMAGES, CONTAINERS, PASS = "images", "containers", "pass"
 DRY_RUN, PAUSED = "asked for a dry run", "the node is paused"
 LEFT = "the profile no longer declares gc: the pass ends, and keeps no records"
-# A rollout holds the node's lock for less time; see written().
+# The most seconds that a pass waits for the node's lock (see written()). A rollout needs the lock for less time.
 LOCK_SECONDS = 120.0
 
 
 class Request(NamedTuple):
-    """Options of a pass. ``dry``: why the pass must not remove anything ("": it may). ``due_only``: leave out parts that are not due.
-    ``publish``: keep and publish the observation. ``despite_pause``: ignore a pause of the node.
+    """Options of a pass. ``dry``: why the pass must not remove anything (empty: removals are allowed). ``due_only``: leave out parts that
+    are not due. ``publish``: keep and publish the observation. ``despite_pause``: ignore a pause of the node.
     """
 
     dry: str = ""
@@ -57,10 +57,10 @@ class Request(NamedTuple):
 
 
 def collect(host: Host, declared: Profile, request: Request, stop: Stop) -> Result:
-    """Collect as the profile declares; the caller holds the lock. The pass writes its records before the first removal."""
+    """Collect garbage as the profile declares, and write the records before the first removal. For removals the caller holds LOCK."""
     now = host.now()
     gc = declared.gc
-    # If a pass is dry for several reasons, the result names the first.
+    # If a pass is dry for several reasons, the result names the first reason.
     result = Result(int(now), dry=dry_run_reason(host, declared, despite_pause=request.despite_pause) or request.dry)
     if gc is None:
         return result._replace(error="the profile declares no gc: nothing is collected")
@@ -74,7 +74,7 @@ def collect(host: Host, declared: Profile, request: Request, stop: Stop) -> Resu
     owners = [workload.owner for workload in declared.workloads]
     dry = bool(result.dry)
     podmans = Podmans(host, len(gc.users))
-    # A dry run by hand always asks Podman; so does a pass whose records were lost.
+    # A dry run by hand and a pass whose records were lost always ask Podman.
     known = state.checked(host, state.GC_RECORDS) is not None and request.publish
     if request.publish:
         stop.wanted = lambda: unchanged(host, declared)
@@ -85,7 +85,7 @@ def collect(host: Host, declared: Profile, request: Request, stop: Stop) -> Resu
             if dead is None:
                 observed_containers = container_pass.observe(podmans, users, owners, records, now, stop)
             records = observed_containers.records if observed_containers else idle.with_uses(CONTAINERS, records)
-            # Without a policy for images, their use is not observed.
+            # Without a policy for images, Corral does not record the use of images.
             records = records if gc.images else records._replace(images={})
             if not save_records(host, declared, kept, records, request):
                 return result._replace(error=LEFT)
@@ -116,7 +116,7 @@ def collect(host: Host, declared: Profile, request: Request, stop: Stop) -> Resu
 
 
 def kept_records(host: Host, now: float) -> Records:
-    """The records; the second copy if the first copy is damaged."""
+    """The stored records, from the second copy if the first copy is damaged."""
     data = state.checked(host, state.GC_RECORDS)
     if data is None and state.there(host, state.GC_RECORDS):
         data = state.checked(host, f"{state.GC_RECORDS}.previous")
@@ -124,14 +124,14 @@ def kept_records(host: Host, now: float) -> Records:
 
 
 def dry_run_reason(host: Host, declared: Profile, *, despite_pause: bool) -> str:
-    """Why nothing may be removed now; "" when removal is allowed."""
+    """Why a pass must not remove anything now; an empty string if removals are allowed."""
     if declared.mode != "enforce":
         return f"mode {declared.mode}"
     return PAUSED if not despite_pause and pause_file.in_force(host) else ""
 
 
 def is_due(part: object, interval: int, now: float, dry: bool) -> bool:
-    """Whether a part is due: its interval is over, the clock was set back, or only one of this pass and the last pass is dry."""
+    """Whether a part is due: its interval is over, the clock was set back, or the last pass was dry and this pass is not, or vice versa."""
     before = gc_records.mapping(part)
     last = before.get("time")
     if last is None or not gc_records.is_time(last) or bool(before.get("dry")) != dry:
@@ -140,8 +140,8 @@ def is_due(part: object, interval: int, now: float, dry: bool) -> bool:
 
 
 def now_declared(host: Host) -> t.Optional[Profile]:
-    """The node's present profile if it declares gc, else None. Raises CorralError for an invalid or lost profile: the profile applied last
-    may lack the keep-lists of a newer profile.
+    """The node's present profile; None if the profile does not declare gc. Raises CorralError for an invalid or lost profile: the profile
+    that was applied last may lack the keep-lists of a newer profile.
     """
     declared, broken = profile_in_force.instead_of(host, declared_profile.read_declared(host), None)
     if declared is None and broken is not None:
@@ -150,7 +150,7 @@ def now_declared(host: Host) -> t.Optional[Profile]:
 
 
 def unchanged(host: Host, declared: Profile) -> bool:
-    """Whether the present profile declares the same for this pass as at its beginning; False for an invalid profile."""
+    """Whether the present profile has the same gc and mode as at the beginning of the pass (``declared``); False for an invalid profile."""
     try:
         current = now_declared(host)
     except CorralError:
@@ -159,10 +159,10 @@ def unchanged(host: Host, declared: Profile) -> bool:
 
 
 def written(host: Host, declared: Profile, write: t.Callable[[Profile], None]) -> bool:
-    """Write files of a pass while holding the node's lock; False, without a write, when gc has left the profile.
+    """Write files of a pass while holding the node's lock. Returns False, without a write, if gc has left the profile.
 
-    A rollout that drops gc removes these files under the same lock, so no pass brings them back. ``write`` gets the present profile, or
-    ``declared`` if the present profile is invalid. Raises CorralError when the lock stays taken.
+    A rollout that drops gc removes these files under the same lock, so no pass writes the files again. ``write`` gets the present profile,
+    or ``declared`` if the present profile is invalid. Raises CorralError if another run does not release the lock in time.
     """
 
     def current() -> t.Optional[Profile]:
@@ -189,11 +189,11 @@ def written(host: Host, declared: Profile, write: t.Callable[[Profile], None]) -
 
 
 def save_records(host: Host, declared: Profile, before: Records, records: Records, request: Request) -> bool:
-    """Write the records before the first removal; False when gc has left the profile."""
+    """Write the records before the first removal. Returns False if gc has left the profile."""
     if not request.publish or records == before:
         return True
     users = declared.gc.users if declared.gc else ()
-    # Containers name images that are in no list of images, so the records of a user could grow with each pass.
+    # Containers may name images that no storage has, so the records of a user could grow with each pass.
     limited = gc_records.limited(records, dict.fromkeys(users, USERS_ITEMS // max(len(users), 1)))
     data = gc_records.to_data(limited)
     return written(host, declared, lambda dummy: state.write_checked(host, state.GC_RECORDS, data))
@@ -206,7 +206,7 @@ def read_status(host: Host) -> dict[str, t.Any]:
 
 
 def publish(host: Host, declared: Profile, result: Result) -> None:
-    """Write the result of a pass for users and exporters, and its drift for the tick."""
+    """Write the result of a pass for users and exporters, and the drift of the pass for the tick."""
     status = read_status(host)
     totals = gc_records.mapping(status.get("totals"))
     status = {
@@ -244,7 +244,7 @@ def publish(host: Host, declared: Profile, result: Result) -> None:
 
 
 def ended(host: Host, declared: Profile, result: Result, tell: t.Callable[[Host, Profile, Result], None]) -> Result:
-    """The result of a pass, after ``tell`` has written its files. If a write fails, the result still has the removals."""
+    """The result of a pass, after ``tell`` has written the files of the pass. If a write fails, the result still has the removals."""
     try:
         if written(host, declared, lambda current: tell(host, current, result)):
             return result
@@ -257,7 +257,7 @@ def ended(host: Host, declared: Profile, result: Result, tell: t.Callable[[Host,
 
 
 def publish_all(host: Host, declared: Profile, result: Result) -> None:
-    """Write the result of a pass, and publish the node's status with its drift; the caller holds the lock."""
+    """Write the result of a pass, and publish the node's status with the drift of the pass; the caller holds the node's lock."""
     publish(host, declared, result)
     locked_run.published(host, locked_run.NOTHING)
 
@@ -268,7 +268,7 @@ def one_line(error: Exception) -> str:
 
 
 def stamp(result: Result) -> dict[str, t.Any]:
-    """When a pass over a part ran, and why the pass removed nothing."""
+    """When a pass ran, and why it was dry (None: the pass was not dry)."""
     return {"time": result.time, "dry": result.dry or None}
 
 
@@ -297,7 +297,7 @@ def now(
     wait: float = PASS_SECONDS,
     stop: t.Optional[Stop] = None,
 ) -> Result:
-    """A pass at once, due or not. Raises CorralError when another pass holds the lock for longer than ``wait`` seconds.
+    """Run a pass at once, even if no part is due. Raises CorralError if another pass holds the lock for longer than ``wait`` seconds.
 
     A dry run writes nothing, not even a lock.
     """
@@ -316,7 +316,7 @@ def now(
 
 
 def tick(host: Host, tell: t.Callable[[str, int], None], stop: t.Optional[Stop] = None) -> Result:
-    """The timer's pass over the parts that are due. ``tell`` writes a line with its priority to the journal (sd-daemon(3))."""
+    """Run the timer's pass over the parts that are due. ``tell`` writes a line with its priority to the journal (sd-daemon(3))."""
     own_lock = lock.Lock(host, LOCK)
     idle = Result(int(host.now()))
     if not own_lock.take():
@@ -329,7 +329,7 @@ def tick(host: Host, tell: t.Callable[[str, int], None], stop: t.Optional[Stop] 
         # ``publish`` alone: the agent's timer publishes the node's status.
         result = ended(host, declared, collect(host, declared, Request(due_only=True), stop or new_stop(host)), publish)
     except (CorralError, Unreadable) as error:
-        # Without a valid profile nothing may be removed. The tick reports the invalid profile.
+        # Without a valid profile a pass must not remove anything. The tick reports the invalid profile.
         tell(f"not collected: {one_line(error)}", 3)
         return idle._replace(error=str(error))
     finally:

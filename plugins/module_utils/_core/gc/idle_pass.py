@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A pass that asks Podman nothing, because it would find nothing to do.
+"""A pass that asks Podman nothing, because Podman would report nothing to remove.
 
-A pass that finds nothing due, now or within IDLE_SECONDS, keeps the stamps that the storages' files had before it read them. For
-IDLE_SECONDS, while the files have these stamps and no disk is at ``high``, later passes have the same result; each of them records the
+A pass that finds nothing due, now or within IDLE_SECONDS, keeps the stamps of the storages' files from before its reads. For IDLE_SECONDS,
+while the files have these stamps and no disk is at ``high``, later passes have the same result without Podman; each later pass records the
 images of running containers as used. In any doubt a pass asks Podman.
 """
 
@@ -26,16 +26,16 @@ from ..model.profile.profile_gc import ContainerGC, ImageGC
 from . import container_pass, image_pass
 from .gc_outcome import Containers, FileSystem, Images
 
-# The longest time without a question to Podman: it limits the delay after a change that the stamps of a storage do not show.
+# The longest time without a question to Podman, and so the longest delay after a change that the stamps of a storage do not show.
 IDLE_SECONDS = 3600.0
 IMAGES, CONTAINERS = "images", "containers"
-SCHEMA = 1  # of the kept data
+SCHEMA = 1  # the version of the kept data
 
 
 class IdlePass:
     """The findings of earlier passes, read at the beginning of a pass, before Podman is asked.
 
-    ``users`` have the storages that the pass covers; without users each part asks Podman. ``now`` is in epoch seconds.
+    ``users``: the users whose storages the pass covers; without users each part of the pass asks Podman. ``now`` is in epoch seconds.
     """
 
     def __init__(self, podmans: Podmans, declared: Profile, users: t.Sequence[str], now: float) -> None:
@@ -66,7 +66,7 @@ class IdlePass:
         return stamps or None
 
     def unchanged(self, part: str) -> t.Optional[dict[str, t.Any]]:
-        """The findings of the last pass over a part; None if this pass has to ask Podman."""
+        """The findings of the last pass over a part (images or containers); None if this pass has to ask Podman."""
         last = self.kept.get(part)
         if not last or self.stamps is None or last["stamps"] != self.stamps:
             return None
@@ -75,12 +75,12 @@ class IdlePass:
         return None if clock_was_set or not 0 <= passed < IDLE_SECONDS else t.cast("dict[str, t.Any]", last)
 
     def containers(self) -> t.Optional[Containers]:
-        """The result of a pass over containers that asks Podman nothing; None if the pass has to ask."""
+        """The result of a pass over containers that asks Podman nothing; None if the pass has to ask Podman."""
         last = self.unchanged(CONTAINERS)
         return None if last is None else Containers(last["dead"], (), (), (), False)
 
     def images(self, policy: ImageGC) -> t.Optional[Images]:
-        """The result of a pass over images that asks Podman nothing; None if the pass has to ask."""
+        """The result of a pass over images that asks Podman nothing; None if the pass has to ask Podman."""
         last = self.unchanged(IMAGES)
         if last is None:
             return None
@@ -112,7 +112,7 @@ class IdlePass:
         return Images(tuple(disks), (), False)
 
     def with_uses(self, part: str, records: Records) -> Records:
-        """The records with the images of running containers as used now."""
+        """The records, with the present time as the last use of the running containers' images."""
         images = dict(records.images)
         for user, ids in self.kept[part]["running"].items():
             images[user] = gc_records.noted(images.get(user, {}), dict.fromkeys(ids, self.now), self.now)
@@ -121,7 +121,7 @@ class IdlePass:
     def keep_containers(
         self, observed: container_pass.ObservedContainers, policy: ContainerGC, result: Containers
     ) -> None:
-        """Keep the findings of a pass over containers, if later passes would find the same."""
+        """Keep the findings of a pass over containers if later passes would have the same findings; else forget the findings."""
         if result.removed:
             self.kept.pop(IMAGES, None)  # A removed container's image may be unused now.
         later = container_pass.due(observed, policy, self.now + IDLE_SECONDS)
@@ -133,7 +133,7 @@ class IdlePass:
         self.keep(CONTAINERS, containers, dead=result.dead)
 
     def keep_images(self, observed: image_pass.ObservedStorages, policy: ImageGC, result: Images) -> None:
-        """Keep the places of the storages, and the findings of a pass over images if later passes would find the same."""
+        """Keep the paths of the storages, and the findings of a pass over images if later passes would have the same findings."""
         storages = [storage for row in observed.by_device.values() for storage in row]
         self.kept["roots"] = {storage.podman.user: [storage.root, storage.driver] for storage in storages}
         acted = result.removed or result.errors or result.unfinished or observed.records.observed != self.now
@@ -164,7 +164,7 @@ class IdlePass:
 
 
 def is_sound(kept: t.Mapping[str, t.Any]) -> bool:
-    """Whether the kept data has the form in which it is written."""
+    """Whether the kept data has the form that write() writes."""
     roots, parts = kept.get("roots"), [kept[name] for name in (IMAGES, CONTAINERS) if name in kept]
     return (
         isinstance(roots, dict)

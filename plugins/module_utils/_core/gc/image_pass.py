@@ -26,14 +26,14 @@ from .gc_outcome import FileSystem, Images, Removed
 # XFS and btrfs free the space a moment after a file is removed.
 SPACE_SECONDS = 2.0
 SPACE_STEP = 0.05
-# Podman's events are read from EVENTS_SLACK before the last pass on, but at most EVENTS_SECONDS back.
+# A pass reads Podman's events since EVENTS_SLACK before the last pass, but at most the events of the last EVENTS_SECONDS.
 EVENTS_SECONDS = 7 * 86400.0
 EVENTS_SLACK = 60.0
-MOST_OF_IT = 0.9  # the share of the expected bytes (sizes of layers) that has to be free
+MOST_OF_IT = 0.9  # the share of the expected bytes (sizes of layers) for which a removal waits
 
 
 class Storage(NamedTuple):
-    """One user's images and containers as observed."""
+    """The observed images and containers of a user."""
 
     podman: Podman
     root: str
@@ -41,7 +41,7 @@ class Storage(NamedTuple):
     images: tuple[ListedImage, ...]
     containers: tuple[ListedContainer, ...]
     layers: t.Optional[Layers]
-    space: tuple[int, int] = (0, 0)  # bytes of its file system, and free bytes
+    space: tuple[int, int] = (0, 0)  # all bytes and the free bytes of the storage's file system
 
 
 class ObservedStorages(NamedTuple):
@@ -92,7 +92,7 @@ def observe(podmans: Podmans, users: t.Sequence[str], records: Records, now: flo
 def read_storage(podman: Podman) -> Storage:
     """The storage of one Podman. Raises PodmanError.
 
-    Containers are read last, so that an image that comes into use meanwhile counts as used.
+    Containers are read last, so that an image counts as used if a container starts during the reads.
     """
     images = tuple(podman.images())
     root, driver = podman.store(images)
@@ -107,12 +107,12 @@ def too_old_by(observed: ObservedStorages, policy: ImageGC, moment: float) -> bo
 
 
 def limits_of(policy: ImageGC) -> image_gc.ImageLimits:
-    """The limits as the profile declares them."""
+    """The limits that the profile declares."""
     return image_gc.ImageLimits(policy.high, policy.low, policy.min_age, policy.max_age)
 
 
 def images_of(storages: t.Sequence[Storage], policy: ImageGC, records: Records) -> list[Image]:
-    """The images of storages with their recorded uses; each id begins with its user and a slash."""
+    """The images of storages with their recorded uses. The id of each image in the result is USER/ID."""
     images = []
     for storage in storages:
         uses = records.images[storage.podman.user]
@@ -161,7 +161,7 @@ class Pass:
         self.unfinished = False
 
     def run(self, *, dry: bool) -> None:
-        """Remove the images that are due, or (``dry``) only list them. Raises PodmanError when the disk cannot be measured."""
+        """Remove the images that are due, or (``dry``) only list them. Raises PodmanError if the free bytes cannot be measured."""
         if self.limits.off:
             return
         free = image_gc.candidates(self.images)
@@ -177,7 +177,7 @@ class Pass:
         self.measure(dry=dry)
 
     def result(self) -> FileSystem:
-        """The result, even when the pass ended early."""
+        """The result of the pass, even if the pass ended early."""
         short = max(self.asked - self.gained, 0)
         return FileSystem(
             path=self.storages[0].root,
@@ -203,11 +203,11 @@ class Pass:
         return space[2]
 
     def measure(self, *, dry: bool) -> None:
-        """Record the bytes that are free now, or (``dry``) would be free."""
+        """Record the free bytes; in a dry run, the bytes that would be free after the listed removals."""
         self.available = self.begun + sum(image.bytes for image in self.removed) if dry else self.space()
 
     def remove(self, image: Image, reason: str, *, dry: bool) -> t.Optional[int]:
-        """The bytes that the removal of an image freed, or (``dry``) is expected to free; None if the image stays."""
+        """Remove an image. Returns the freed bytes, or (``dry``) the bytes that a removal would free; None if the image stays."""
         if self.stop.now():
             self.unfinished = True
             return None
@@ -240,7 +240,7 @@ class Pass:
         return gained
 
     def space_after_removal(self, before: int, promised: int) -> int:
-        """The free bytes after a removal, once it has freed about the ``promised`` bytes, or after SPACE_SECONDS."""
+        """The free bytes after a removal. Waits until about the ``promised`` bytes are free, at most SPACE_SECONDS."""
         until = self.host.uptime() + SPACE_SECONDS
         while True:
             available = self.space()

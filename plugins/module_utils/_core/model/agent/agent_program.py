@@ -21,12 +21,12 @@ from ..values.records import NamedTuple
 from .agent_units import FOLDER, LAUNCHER, RELEASES
 
 LAUNCHER_NAME = LAUNCHER.rpartition("/")[2]
-NO_RELEASE = ""  # the name of a program that an earlier version installed, directly in FOLDER
-DIGITS = 12  # of SHA-256
+NO_RELEASE = ""  # the release of a program that an earlier version of Corral installed, directly in FOLDER
+DIGITS = 12  # the hexadecimal digits of SHA-256 in the name of a release
 
 
 class Program(NamedTuple):
-    """A release: its name, and the texts of its files by path below the release's folder."""
+    """A release: its name, and the text of each file, by the file's path below the release's folder."""
 
     name: str
     files: dict[str, str]
@@ -38,7 +38,7 @@ class Program(NamedTuple):
 
     @property
     def link(self) -> str:
-        """The text of the link LAUNCHER while this release runs."""
+        """The target of the symbolic link LAUNCHER while this release is installed."""
         return f"{self.folder[len(FOLDER) + 1 :]}/{LAUNCHER_NAME}"
 
     def mode(self, path: str) -> int:
@@ -48,7 +48,7 @@ class Program(NamedTuple):
 
 def program(core: t.Mapping[str, str], python: str) -> Program:
     """The release that contains the files ``core`` (texts by path) and a launcher for the interpreter ``python``."""
-    import hashlib  # a tick does not need it
+    import hashlib  # a tick does not need this module
 
     files = {**core, LAUNCHER_NAME: launcher(python)}
     content = "".join(f"{name}\0{text}\0" for name, text in sorted(files.items()))
@@ -74,5 +74,5 @@ def release_at(path: str) -> str:
 
 
 def release_of(link: t.Optional[str]) -> str:
-    """The name of the release to which the launcher's link with this text leads; "" without a release, and for no link (None)."""
+    """The name of the release to which the launcher's link leads; empty without a release. ``link``: the link's target, or None."""
     return release_at(link if link.startswith("/") else f"{FOLDER}/{link}") if link else ""

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The agent's units, as text."""
+"""The text of the agent's systemd units."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LAUNCHER = f"{FOLDER}/corral"  # see agent_program.py
 # The arguments of the hook that an engine runs before the first instruction of a pod's container: cli/container_hook.py.
 CONTAINER_HOOK = ("container", "--start")
 COMMAND = "/usr/local/bin/corral"
-FACT = "/etc/ansible/facts.d/corral.fact"  # the module setup runs it and returns its output as ansible_local.corral
+FACT = "/etc/ansible/facts.d/corral.fact"  # Ansible's module setup runs this file and returns the output as ansible_local.corral
 TIMER = "corral-reconcile.timer"
 SERVICE = "corral-reconcile.service"
 PATH = "corral-reconcile.path"
@@ -28,7 +28,7 @@ BOOT = "corral-boot.service"
 CONFIRM_TIMER = "corral-confirm.timer"
 CONFIRM_SERVICE = "corral-confirm.service"
 SLICE = AGENT_SLICE
-# The enabled units, each with the target that wants it. The services are started by the timers and the path unit.
+# The target that wants each enabled unit. The timers and the path unit start the services.
 WANTED_BY = {TIMER: "timers.target", PATH: "paths.target", BOOT: "basic.target", CONFIRM_TIMER: "timers.target"}
 SERVICES = (SERVICE, CONFIRM_SERVICE)
 STARTED = (TIMER, PATH)
@@ -40,7 +40,7 @@ GC_METRICS_NAME = "corral-gc.prom"
 
 
 class AgentOptions(NamedTuple):
-    """The options of the agent: seconds between ticks, the Python that runs it, and the folder for metrics ("": none)."""
+    """The options of the agent: seconds between ticks, the Python that runs the agent, and the folder for metrics (empty: no metrics)."""
 
     interval: int
     python: str
@@ -48,28 +48,28 @@ class AgentOptions(NamedTuple):
 
 
 def metrics_dir(data: object) -> str:
-    """The folder for metrics that ``data`` (agent.json) chooses, else Debian's; "" if metrics are switched off."""
+    """The folder for metrics that ``data`` (agent.json) names, else Debian's folder; an empty string if metrics are switched off."""
     chosen = data.get("metrics_dir") if isinstance(data, dict) else None
     return chosen if isinstance(chosen, str) else METRICS_DIR
 
 
 def metrics_file(folder: str) -> str:
-    """The file of the agent's metrics; "" if metrics are switched off."""
+    """The path of the agent's metrics; an empty string if metrics are switched off."""
     return f"{folder}/{METRICS_NAME}" if folder else ""
 
 
 def gc_metrics_file(folder: str) -> str:
-    """The file of garbage collection's metrics; "" if metrics are switched off."""
+    """The path of garbage collection's metrics; an empty string if metrics are switched off."""
     return f"{folder}/{GC_METRICS_NAME}" if folder else ""
 
 
 def metrics_place(name: str) -> str:
-    """A regular expression for a file of metrics in any folder."""
+    """A regular expression for the path of a metrics file ``name`` in any folder."""
     return rf"(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+/{re.escape(name)}"
 
 
 def units(options: AgentOptions) -> dict[str, str]:
-    """The text of each unit, by name."""
+    """The text of each unit of the agent, by the unit's name."""
     # -S: the tick needs only the standard library, and importing site is a quarter of its start-up. -B: see tick.compile_once.
     program = f"{options.python} -I -S -B {LAUNCHER}"
     run = f"{program} reconcile"
@@ -166,8 +166,8 @@ BOOT_INSTALL_TEXT = """\
 WantedBy=basic.target
 """
 
-# A run that waits for its confirmation starts this timer, and so does a boot before the confirmation. The timer elapses every few seconds,
-# since the remaining time follows from two clocks, and one of the two can be set.
+# A run that waits for its confirmation starts this timer, and a boot before the confirmation starts the timer again. The timer elapses
+# every few seconds, since the remaining time is computed from two clocks, and an administrator can set one of these clocks.
 CONFIRM_TIMER_TEXT = """\
 [Unit]
 Description=Corral: a profile waits to be confirmed

@@ -20,11 +20,11 @@ CONTAINER = ("Id", "Names", "State", "Created", "StartedAt", "ExitedAt", "ImageI
 POD = ("Id", "Name", "Created", "Labels")
 REFUSAL = ("Err", "Errors", "ExitCode")
 Rows = t.Iterable[t.Mapping[str, t.Any]]
-LONGEST = 4096  # characters of a text other than a label
-LONGEST_PLACE = 512  # characters of the path of a storage; results show this path
+LONGEST = 4096  # the most characters of a text other than a label
+LONGEST_PLACE = 512  # the most characters of the path of a storage, which results show
 
 RUNNING = ("running", "paused", "stopping", "restarting", "initialized")
-# A container in one of these states may still start; or its start failed, and the container stays forever.
+# A container with a state of NEVER_STARTED may still start. If its start failed, the container stays forever.
 NEVER_STARTED = ("created", "configured")
 DEAD = ("exited", "stopped", "dead")
 YEAR_2000 = 946684800  # an earlier time means "never" (Go's zero time)
@@ -42,7 +42,7 @@ class ListedImage(NamedTuple):
 
 
 class ListedContainer(NamedTuple):
-    """A container; ``pod`` is "" for a container outside of pods, ``infra`` is True for a pod's infra container."""
+    """A container. ``pod`` is empty for a container outside of pods; ``infra`` is True for a pod's infra container."""
 
     id: str
     name: str
@@ -80,8 +80,8 @@ def images(data: Rows) -> list[ListedImage]:
 def containers(data: Rows, booted: float = 0.0) -> list[ListedContainer]:
     """The containers of ``GET /libpod/containers/json?all=true&external=true``; ``booted``: when the node booted (epoch seconds).
 
-    Podman records no end of a container that ran when the node went down, and lists it as "created" (4.3) or "exited" (5.4). For this
-    container the boot counts as the end.
+    If a container ran when the node went down, Podman records no end and lists the container as "created" (4.3) or "exited" (5.4). The
+    boot counts as the end of such a container.
     """
     listed = []
     for row in data:
@@ -103,7 +103,7 @@ def containers(data: Rows, booted: float = 0.0) -> list[ListedContainer]:
                 reference(row, "Pod"),
                 bool(row.get("IsInfra")),
                 labels(row),
-                state in ("storage", "unknown", ""),  # made by buildah, or unknown to Podman
+                state in ("storage", "unknown", ""),  # The container is buildah's, or unknown to Podman.
             )
         )
     return listed
@@ -120,7 +120,7 @@ def read_only(row: t.Mapping[str, t.Any]) -> bool:
 
 
 def named_rows(rows: t.Sequence[t.Sequence[t.Any]], keys: t.Sequence[str]) -> list[dict[str, t.Any]]:
-    """Rows of values as objects with these keys. Raises ValueError for a row of another length."""
+    """Each row of values as a dict with ``keys``. Raises ValueError for a row of another length."""
     if not all(len(row) == len(keys) for row in rows):
         raise ValueError("a row of another length")
     return [dict(zip(keys, row)) for row in rows]
@@ -135,7 +135,7 @@ def identity(row: t.Mapping[str, t.Any]) -> str:
 
 
 def reference(row: t.Mapping[str, t.Any], key: str) -> str:
-    """The id of another item to which an item refers; "" without a reference."""
+    """The id in the field ``key``, for example the id of a container's image; an empty string without an id."""
     value = text(row, key)
     if value and not re.fullmatch(r"(?:sha256:)?[0-9a-f]{12,64}", value):
         raise ValueError(f"{key} is no id: {value[:80]}")
@@ -143,7 +143,7 @@ def reference(row: t.Mapping[str, t.Any], key: str) -> str:
 
 
 def text(row: t.Mapping[str, t.Any], key: str) -> str:
-    """A text in printable form; "" for null or a missing key."""
+    """The text of the field ``key`` in printable form; an empty string for null or a missing key."""
     value = row.get(key) or ""
     if not isinstance(value, str) or len(value) > LONGEST:
         raise ValueError(f"{key} is not text")
@@ -151,7 +151,7 @@ def text(row: t.Mapping[str, t.Any], key: str) -> str:
 
 
 def texts(row: t.Mapping[str, t.Any], key: str) -> list[str]:
-    """A list of texts in printable form; empty for null or a missing key."""
+    """The list of texts in the field ``key``, in printable form; an empty list for null or a missing key."""
     value = row.get(key) or []
     if not isinstance(value, list) or not all(isinstance(item, str) and len(item) <= LONGEST for item in value):
         raise ValueError(f"{key} is not a list of texts")
@@ -159,7 +159,7 @@ def texts(row: t.Mapping[str, t.Any], key: str) -> list[str]:
 
 
 def integer(row: t.Mapping[str, t.Any], key: str) -> int:
-    """A whole number; 0 for null or a missing key."""
+    """The number of the field ``key``, as a whole number; 0 for null or a missing key."""
     value = row.get(key) or 0
     if not is_number(value):
         raise ValueError(f"{key} is not a number")
@@ -172,7 +172,7 @@ def is_number(value: t.Any) -> bool:
 
 
 def labels(row: t.Mapping[str, t.Any]) -> dict[str, str]:
-    """The labels; empty for null or a missing key."""
+    """The labels of an item in printable form; an empty mapping for null or a missing key."""
     value = row.get("Labels") or {}
     if not isinstance(value, dict):
         raise ValueError("Labels is not a mapping")
@@ -180,7 +180,7 @@ def labels(row: t.Mapping[str, t.Any]) -> dict[str, str]:
 
 
 def moment(value: t.Any) -> float:
-    """Epoch seconds, from a number or from RFC 3339."""
+    """A time in epoch seconds. ``value`` is a number of seconds, or a text as in RFC 3339."""
     if is_number(value):
         return float(value)
     match = _TIME.fullmatch(value) if isinstance(value, str) else None
@@ -194,7 +194,7 @@ def moment(value: t.Any) -> float:
 
 
 def store(data: object) -> tuple[str, str]:
-    """The path of the storage and its driver, from ``GET /libpod/info``."""
+    """The path of Podman's storage and the storage's driver, from ``GET /libpod/info``."""
     store = data.get("store") if isinstance(data, dict) else None
     if not isinstance(store, dict):
         raise ValueError("no store")
@@ -205,7 +205,7 @@ def store(data: object) -> tuple[str, str]:
 
 
 def store_of_image(data: object) -> t.Optional[tuple[str, str]]:
-    """The path of an image's storage and its driver, from ``GET /libpod/images/ID/json``; None if the answer does not contain them."""
+    """The path and driver of an image's storage, from ``GET /libpod/images/ID/json``; None if the answer lacks the path or driver."""
     driver = data.get("GraphDriver") if isinstance(data, dict) else None
     folders = driver.get("Data") if isinstance(driver, dict) else None
     upper = folders.get("UpperDir") if isinstance(folders, dict) else None
@@ -222,7 +222,7 @@ def store_of_image(data: object) -> t.Optional[tuple[str, str]]:
 
 
 def refusal(data: Rows) -> str:
-    """Why a removal is incomplete although Podman answered without an error; "" if it is complete."""
+    """Why a removal is incomplete although Podman answered without an error; an empty string for a complete removal."""
     for row in data:
         said = row.get("Err") or row.get("Errors")
         if said:
@@ -233,7 +233,7 @@ def refusal(data: Rows) -> str:
 
 
 def last_uses(listed: t.Iterable[ListedContainer], now: float) -> dict[str, float]:
-    """The last use of each image by its containers: now if a container runs, else when the last container ended.
+    """The time when each image was last used: ``now`` if a container of the image runs, else the end of its last container.
 
     (For the kubelet a dead container uses its image until the container is removed.)
     """
@@ -247,7 +247,7 @@ def last_uses(listed: t.Iterable[ListedContainer], now: float) -> dict[str, floa
 def event_uses(rows: t.Iterable[t.Sequence[t.Any]]) -> dict[str, float]:
     """When a container of each image last began or ended, by the image's name.
 
-    ``rows`` are the events of ``GET /libpod/events``: an image's name and a time each; a row of another form is left out.
+    Each row is an event of ``GET /libpod/events``: an image's name and a time. A row of another form is left out.
     """
     uses: dict[str, float] = {}
     for row in rows:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The fields of a CDI spec: their kinds, forms and first versions. Container engines ignore a whole spec that breaks one of these rules.
+"""The fields of a CDI spec: their kinds, forms and first versions. Container engines ignore the whole spec if a field breaks a rule.
 
 Source: github.com/cncf-tags/container-device-interface, specs-go (config.go, version.go) and pkg/cdi (its Validate functions).
 """
@@ -21,8 +21,9 @@ DIGIT_FIRST, DOT_IN_CLASS = "0.5.0", "0.6.0"
 
 
 class Field(NamedTuple):
-    """A field of a spec. ``kind``: a JSON type, a table of fields, or a list of one of these; ``since``: its first version; ``form``: the
-    pattern of a text; ``once``: the fields of a list's rows whose values must differ from row to row.
+    """A field of a spec. ``kind``: a JSON type, a table of fields, or a list with the Field of its rows. ``form``: the pattern of a text.
+
+    ``since``: the first version with the field. ``once``: the fields whose values must differ from row to row of a list.
     """
 
     kind: t.Any = str
@@ -35,7 +36,7 @@ class Field(NamedTuple):
 NEEDED = Field(form=".+", needed=True)
 ENV = [Field(form="[^=]+=.*")]
 TEXTS, NUMBER = [Field()], Field(int)
-ANNOTATIONS = Field({"": Field()}, since="0.6.0")  # any keys
+ANNOTATIONS = Field({"": Field()}, since="0.6.0")  # the key "" stands for any key
 NODE = {
     "path": NEEDED,
     "hostPath": Field(since="0.5.0"),
@@ -89,7 +90,7 @@ class Unfit(Exception):
 
 
 def check(field: Field, value: t.Any, at: str, *, strict: bool = True) -> str:
-    """The version that a value needs. Raises Unfit. Unless ``strict``, unknown fields are allowed."""
+    """The version of CDI that a value needs. Raises Unfit. Unless ``strict``, unknown fields are allowed. ``at``: the field's path."""
     kind: t.Any = type(field.kind) if isinstance(field.kind, (dict, list)) else field.kind
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise Unfit(at or "the spec", f"is not {KINDS[kind]}", is_form=True)
@@ -107,7 +108,7 @@ def check(field: Field, value: t.Any, at: str, *, strict: bool = True) -> str:
 
 
 def of_mapping(field: Field, value: dict[str, t.Any], at: str, *, strict: bool) -> list[str]:
-    """The versions that the fields of a mapping need. Raises Unfit."""
+    """The versions of CDI that the fields of a mapping need. Raises Unfit."""
     needs = []
     for name, inner in field.kind.items():
         if inner.needed and value.get(name) in (None, ""):
@@ -130,10 +131,10 @@ def order(version: str) -> tuple[int, ...]:
 
 
 def of_name(name: str) -> str:
-    """The version that the name of a device needs."""
+    """The version of CDI that the name of a device needs."""
     return DIGIT_FIRST if name[:1].isdigit() else VERSIONS[0]
 
 
 def of_device(name: str, edits: t.Mapping[str, t.Any]) -> str:
-    """The version that a device with this name and these edits needs; unknown fields are allowed. Raises Unfit."""
+    """The version of CDI that a device with this name and these edits needs; unknown fields are allowed. Raises Unfit."""
     return max(check(Field(EDITS), edits, "containerEdits", strict=False), of_name(name), key=order)

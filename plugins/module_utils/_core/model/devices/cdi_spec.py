@@ -5,7 +5,8 @@
 # This module is private to the collection corral.node.
 """CDI specs: the devices that a JSON or YAML file of /etc/cdi or /var/run/cdi names.
 
-Source: github.com/cncf-tags/container-device-interface, SPEC.md; the library there, too, ignores a spec with a mistake as a whole.
+Source: github.com/cncf-tags/container-device-interface, SPEC.md. The library in this repository, too, ignores the whole of a spec with a
+mistake.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ VERSION = re.compile(r"v?([0-9]{1,4}(?:\.[0-9]{1,4}){2})", re.ASCII)
 
 
 class SpecDevice(NamedTuple):
-    """A device of a spec. ``paths``: its device nodes on the node; ``shared``: the device nodes that come with each device of the spec.
+    """A device of a spec. ``paths``: its device files on the machine; ``shared``: the device files that come with each device of the spec.
 
     ``edits``: the spec's version, then the containerEdits of the device and of the whole spec, as JSON.
     """
@@ -39,7 +40,7 @@ class SpecDevice(NamedTuple):
 
 
 def parse(data: object, path: str) -> list[SpecDevice]:
-    """The devices of a spec's data. Raises CorralError that names the file and the field."""
+    """The devices in a spec's data. Raises a CorralError, which names the file and the field."""
     if isinstance(data, dict):
         _check_json(data, path)
     try:
@@ -53,7 +54,7 @@ def parse(data: object, path: str) -> list[SpecDevice]:
 def _devices(data: t.Any, path: str) -> list[SpecDevice]:
     """The devices of a spec. Raises Unfit for a spec that engines ignore, and CorralError for a spec that Corral refuses."""
     version = _version(data)
-    # A later version may have fields that are not known here.
+    # A spec of a later version may have fields that Corral does not know.
     needs = cdi_fields.check(Field(cdi_fields.SPEC), data, "", strict=order(version) <= order(VERSIONS[-1]))
     kind, whole = data["kind"], data.get("containerEdits") or {}
     if not KIND.fullmatch(kind):
@@ -82,7 +83,7 @@ def _devices(data: t.Any, path: str) -> list[SpecDevice]:
 
 
 def _version(data: t.Any) -> str:
-    """The version of a spec; the latest for a spec without a version, which the check of the fields refuses. Raises Unfit."""
+    """The version of a spec. Raises Unfit. Without a version: the latest version, since the check of the fields refuses such a spec."""
     said = data.get("cdiVersion") if isinstance(data, dict) else None
     if not isinstance(said, str) or not said:
         return VERSIONS[-1]

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Devices of a node: what a profile declares, what is found on the node, and the devices of each resource."""
+"""The declared resources of a profile, the hardware and CDI devices found on a node, and the devices of each resource."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import typing as t
 
 from ..values.records import NamedTuple
 
-# The path of a device file that DeviceAllow=, an environment file and a CDI spec can carry unchanged.
+# The form of a device file's path that DeviceAllow=, an environment file and a CDI spec can contain unchanged.
 FIT_PATH = re.compile(r"/dev/[A-Za-z0-9_.:@+,=#/-]+")
 
 
-# The names of vfio-pci and of the drivers derived from it, which hand out whole IOMMU groups.
+# The names of vfio-pci and of the drivers derived from vfio-pci. These drivers give a program a whole IOMMU group.
 VFIO_DRIVER = re.compile(r"vfio-pci|[a-z0-9]{1,32}[_-]vfio[_-]pci", re.ASCII)
 VFIO_DRIVERS = ("vfio-pci", "vfio_pci")  # the endings of these drivers' names, as in mlx5_vfio_pci
 
@@ -72,7 +72,7 @@ class Interface(NamedTuple):
 
 
 class PciFunction(NamedTuple):
-    """A PCI function of the node; ids and class are hexadecimal digits without 0x, ``location`` is its path in sysfs."""
+    """A PCI function of the node. Ids and class are hexadecimal digits without 0x; ``location`` is the function's path in sysfs."""
 
     address: str
     location: str
@@ -85,19 +85,19 @@ class PciFunction(NamedTuple):
 
 
 class DeviceFile(NamedTuple):
-    """A file that was looked for. ``real``: the path to which its links lead; ``location``: its device in sysfs ("": unknown)."""
+    """A path in /dev. ``real``: the path to which its links lead; ``location``: the device's folder in sysfs (empty: unknown)."""
 
     path: str
     real: str
     is_device: bool
     location: str = ""
-    address: t.Optional[str] = None  # of the PCI function that the file belongs to
+    address: t.Optional[str] = None  # of the file's PCI function
 
 
 class CdiDevice(NamedTuple):
-    """A device of a CDI spec with the files that it needs on the node, and its ``edits`` (cdi_spec.py).
+    """A device of a CDI spec with the device files that the device needs on the node, and its ``edits`` (cdi_spec.py).
 
-    ``shared`` are the files that the spec has for all its devices: each holder needs these files, so they identify no device.
+    ``shared`` are the files that come with each device of the spec: several workloads may get these files, so they identify no device.
     """
 
     kind: str
@@ -109,9 +109,9 @@ class CdiDevice(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What was found on the node: PCI functions by address, files by pattern, devices of CDI specs.
+    """The PCI functions (by address), the files (by pattern) and the devices of CDI specs that were found on the node.
 
-    ``in_use``: by address, why a PCI function cannot be bound to another driver. ``drivers``: which drivers of ``bind`` exist.
+    ``in_use``: by address, why a PCI function cannot be bound to another driver. ``drivers``: the existing drivers among all ``bind``.
     """
 
     pci: t.Mapping[str, PciFunction]
@@ -124,11 +124,11 @@ class Seen(NamedTuple):
 
 
 class Device(NamedTuple):
-    """A device of a resource, the unit of allocation. ``unhealthy`` says why it cannot be given out; "" when it can.
+    """A device of a resource, the unit of allocation. ``unhealthy``: why no workload gets the device; empty for a healthy device.
 
-    ``numa_node``: -1 for none. ``keys``: paths and names that only one holder can have. ``within``: the sysfs folders above the device.
-    ``cdi``: the edits of its CDI spec. ``unbound``: the functions that Corral binds to ``bind`` for a workload, each with its present
-    driver ("" for none). ``in_use``: the device is unhealthy only because the machine itself uses it.
+    ``numa_node``: -1 without a node. ``keys``: paths and names that only one workload can have. ``within``: the sysfs folders above
+    the device. ``cdi``: the edits of its CDI spec. ``unbound``: the functions that Corral binds to the driver ``bind`` for a workload,
+    each with its present driver (empty without a driver). ``in_use``: the device is unhealthy only because the machine itself uses it.
     """
 
     id: str
@@ -147,9 +147,9 @@ class Device(NamedTuple):
 
 
 class GrantedDevice(NamedTuple):
-    """A device that a container has ("": the workload has no containers), by its resource and its id.
+    """A device that a container has, by resource and id. ``container`` is empty if the workload has no containers.
 
-    ``keys`` are the device's keys when it was last seen: no other workload gets a device with one of these keys.
+    ``keys`` are the last known keys of the device: no other workload gets a device with one of these keys.
     """
 
     container: str
@@ -159,10 +159,10 @@ class GrantedDevice(NamedTuple):
 
 
 class Inventory(NamedTuple):
-    """The devices of each resource, in the profile's order. ``problems`` need a change of profile or node, ``notes`` do not.
+    """The devices of each resource, in the profile's order. ``problems`` need a change of profile or node, ``notes`` need no change.
 
-    ``undeclared``: granted devices that no resource has any more. ``elsewhere``: by resource, the matching devices that an earlier resource
-    has. ``runs``: by environment file, the unit or workload that runs with devices of an unknown grant.
+    ``undeclared``: granted devices that no resource has any more. ``elsewhere``: by resource, texts about the matching devices that belong
+    to an earlier resource. ``runs``: by environment file, the unit or workload that runs with devices of an unknown grant.
     """
 
     devices: t.Mapping[str, tuple[Device, ...]]
@@ -174,38 +174,38 @@ class Inventory(NamedTuple):
 
     @property
     def known(self) -> t.Mapping[str, tuple[Device, ...]]:
-        """The devices of each resource, and under "" the granted devices that no resource has any more."""
+        """The devices of each resource, and under an empty name the granted devices that no resource has any more."""
         return {**self.devices, "": self.undeclared} if self.undeclared else self.devices
 
 
 def around(locations: t.Iterable[str]) -> frozenset[str]:
-    """The sysfs folders above these locations: a device at one of these folders includes all devices below it."""
+    """The sysfs folders above these locations. A device at such a folder includes all devices below the folder."""
     return frozenset(
         location[:end] for location in locations for end, char in enumerate(location) if char == "/" and end
     )
 
 
 def is_place(key: str) -> bool:
-    """Whether a key is a place of a device: its folder in sysfs or its PCI address, which no other device has."""
+    """Whether a key of a device is a place: the device's folder in sysfs or its PCI address. Two devices never have the same place."""
     return not key.startswith("/") and "=" not in key
 
 
 def is_still(own: t.AbstractSet[str], device: Device) -> bool:
-    """Whether a device may have this identity (empty: not known)."""
+    """Whether ``device`` may be the device with the identity ``own``. An empty identity is unknown and fits any device."""
     if not (own and identity(device)):
         return True
     return not own.isdisjoint(device.keys) if any(map(is_place, own)) else _alike(own, _own_files(device))
 
 
 def identity(device: t.Union[Device, GrantedDevice]) -> frozenset[str]:
-    """The keys that identify a device, whatever its id is: its places, else its own files; empty if neither is known."""
+    """The keys that identify a device without its id: the device's places, else its own files; an empty set if both are unknown."""
     return frozenset(filter(is_place, device.keys)) or _own_files(device)
 
 
 def is_same(granted: GrantedDevice, device: Device) -> bool:
-    """Whether a device is the granted device: both have the same places (see is_place) or, if a place is not known, files of one device.
+    """Whether ``device`` is the granted device: the places of both devices are equal (see is_place), or their files if a place is unknown.
 
-    A device whose file is missing has no place in sysfs, for example while its driver is loaded again.
+    The place of a device in sysfs is unknown while its file is missing, for example while its driver is loaded again.
     """
     own, seen = identity(granted), identity(device)
     if any(map(is_place, own)) and any(map(is_place, seen)):
@@ -214,17 +214,17 @@ def is_same(granted: GrantedDevice, device: Device) -> bool:
 
 
 def _alike(files: t.AbstractSet[str], others: t.AbstractSet[str]) -> bool:
-    """Whether both sets are files of the same device. A device that is alone in its spec has the spec's files for control as well."""
+    """Whether one set of files contains the other set, as for one device: a device alone in its CDI spec also has the control files."""
     return bool(files and others) and (files <= others or files >= others)
 
 
 def _own_files(device: t.Union[Device, GrantedDevice]) -> frozenset[str]:
-    """The files of a device; empty for a device whose id is a link, which may lead to another file by now."""
+    """The files of a device; an empty set for a device whose id is a symbolic link, since the link may lead to another file by now."""
     if device.id.startswith("/dev/") and device.id not in device.keys:
         return frozenset()
     return frozenset(key for key in device.keys if key.startswith("/dev/"))
 
 
 def is_vfio(driver: t.Optional[str]) -> bool:
-    """Whether a driver is vfio-pci, or derived from it."""
+    """Whether a driver is vfio-pci or a driver derived from vfio-pci."""
     return driver is not None and driver.endswith(VFIO_DRIVERS)

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Which devices of a resource a container gets, and on which NUMA nodes they are: the kubelet's device manager (1.36).
+"""The choice of a resource's devices for a container, and the demand for their NUMA nodes: the kubelet's device manager (1.36).
 
-Inside each of its sets the kubelet takes devices in the random order of a Go map; Corral takes them in the order of their ids.
+The kubelet takes the devices of each set in the random order of a Go map; Corral takes the devices in the order of their ids.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from .device import Device, GrantedDevice
 
 
 class TooFew(ValueError):
-    """Fewer devices are free than are asked for."""
+    """Fewer devices are free than a container requests."""
 
 
 def refreshed(granted: t.Iterable[GrantedDevice], by_id: t.Mapping[str, Device]) -> tuple[GrantedDevice, ...]:
-    """The granted devices; a device that is seen now has its present keys, since a reboot may change names, but not ids."""
+    """The granted devices. A device that the node has now gets its present keys, since a reboot may change names, but not ids."""
     return tuple(one._replace(keys=tuple(sorted(by_id[one.id].keys))) if one.id in by_id else one for one in granted)
 
 
@@ -36,8 +36,8 @@ def choose(
     """``count`` of the free devices, sorted by id. Raises TooFew. ``reusable`` and ``kept`` are ids of free devices.
 
     First come the devices of ended init containers (``reusable``), then devices on the NUMA ``nodes`` of the workload, then devices on
-    other nodes, then devices without a node. In each of these sets the workload's earlier devices (``kept``) come first: a device plugin
-    would prefer them. If ``nodes`` is None, the NUMA nodes do not count.
+    other nodes, then devices without a node. In each of these sets the workload's earlier devices (``kept``) come first, as a device plugin
+    would choose. If ``nodes`` is None, the NUMA nodes do not count.
     """
     candidates = list(free)
     if len(candidates) < count:
@@ -60,9 +60,9 @@ def demand(
     nodes: t.Iterable[int],
     reusable: t.Collection[str] = (),
 ) -> t.Optional[Demand]:
-    """The demand for a resource, for the topology manager: by NUMA node, how many devices there are, and how many are ``free``.
+    """The demand for a resource, for the topology manager: by NUMA node, the number of all devices and of the ``free`` devices.
 
-    None if no device has a node: then no node is preferred. ``free`` has the ids, also those of ``reusable`` devices. A device without a
+    None if no device has a node, so that no node is preferred. ``free`` has ids, also the ids of ``reusable`` devices. A device without a
     node, or on a node outside of ``nodes``, counts for no node, as in the kubelet. ``reusable`` devices must be on the chosen nodes.
     """
     capacity = dict.fromkeys(nodes, 0)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The units of the checks of devices, as text."""
+"""The text of the systemd units that check devices."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def period(checks: t.Iterable[Check]) -> int:
 
 
 def units(checks: t.Collection[Check]) -> dict[str, str]:
-    """The text of each unit, by name."""
+    """The text of each unit, by the unit's name."""
     seconds = period(checks)
     return {
         TIMER: timer_text("check the health of devices", 1, seconds),
@@ -35,8 +35,8 @@ def units(checks: t.Collection[Check]) -> dict[str, str]:
     }
 
 
-# The service is not in the agent's slice, which stops with the agent: a timer that elapses later would start that slice again. The commands
-# of the checks run in other units.
+# The service is not in the agent's slice, which stops with the agent: this unit's timer may elapse later and would start the slice again.
+# The commands of the checks run in other units.
 SERVICE_TEXT = """\
 [Unit]
 Description=Corral: run the profile's commands for the health of devices

@@ -14,29 +14,29 @@ import zlib
 from ..values.errors import shown
 from .device import Check, Device, Inventory, Resource
 
-# The reason why a device is unhealthy, by key_of(); "" for a healthy device.
+# By key_of(), the reason why a device is unhealthy; an empty string for a healthy device.
 Results = t.Mapping[tuple[str, str, str], str]
 
 
 def checked(resources: t.Iterable[Resource]) -> list[tuple[Resource, Check]]:
-    """The resources that have a command, each with its command."""
+    """The resources that have a check, each with its check."""
     return [(one, one.check) for one in resources if one.check is not None]
 
 
 def key_of(resource: str, device: str, check: Check) -> tuple[str, str, str]:
-    """The key of a result: the resource, the id of the device, and the command with its user (a changed command has no result)."""
+    """The key of a result: the resource, the device's id, and a digest of the command and its user. A changed command has no result yet."""
     return resource, device, f"{zlib.crc32(json.dumps([check.command, check.user]).encode()):08x}"
 
 
 def variables(resource: str, device: Device) -> dict[str, str]:
-    """The environment of a command: a comma separates the items of a list. The command's last argument is the id of the device."""
+    """The environment variables for a check's command; a comma separates the items of a list. The last argument is the device's id."""
     lists = {"PCI": device.functions, "FILES": device.files, "INTERFACES": device.interfaces}
     joined = {f"CORRAL_{name}": ",".join(words) for name, words in lists.items()}
     return {"CORRAL_RESOURCE": resource, "CORRAL_DEVICE": device.id, **joined}
 
 
 def with_results(inventory: Inventory, resources: t.Iterable[Resource], results: Results) -> Inventory:
-    """The devices with the results of their checks. A device that is unhealthy for another reason keeps that reason.
+    """The inventory with the results of the devices' checks. A device that is unhealthy for another reason keeps the other reason.
 
     A device that was not checked yet is healthy; a note counts such devices.
     """

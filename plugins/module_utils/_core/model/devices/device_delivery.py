@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""How granted devices reach a workload: what its unit may open, its environment, and a CDI spec for its containers.
+"""How granted devices reach a workload: the device files that its unit may open, its environment, and a CDI spec for its containers.
 
 Sources: systemd.resource-control(5) (DeviceAllow=), systemd.exec(5) (EnvironmentFile=), SPEC.md of CDI. ``PCIDEVICE_…`` is the name that
 the SR-IOV network device plugin uses, so that programs for this plugin find their PCI functions.
@@ -23,7 +23,7 @@ FOLDER = "/run/corral/devices"
 CDI_FOLDER = "/run/cdi"
 CDI_FILES = re.compile(r"corral\.node-grant(-[0-9.]+)?\.json", re.ASCII)
 KIND = "corral.node/grant"
-# The lowest version that the content allows: Podman 4.3 knows versions up to 0.5.0.
+# The lowest version of CDI that allows the content of Corral's spec: Podman 4.3 knows versions up to 0.5.0.
 VERSION = "0.3.0"
 ACCESS = "rwm"  # m: a container engine makes the file of a device in the container
 PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
@@ -36,7 +36,7 @@ IDS = "CORRAL_DEVICES_"  # the prefix of the variables that contain ids
 
 
 def env_file(workload: str, unit: str) -> str:
-    """The environment file of a workload: named after its unit (as by the specifier %n), else after the workload."""
+    """The path of a workload's environment file: the file has the name of the unit (the specifier %n), else of the workload."""
     return f"{FOLDER}/{unit or f'{workload}.workload'}{ENDING}"
 
 
@@ -53,20 +53,20 @@ def env_file_as_read(path: str) -> str:
 
 
 def unit_of(name: str) -> str:
-    """The unit to which a file of FOLDER belongs; "" for the file of a workload without a unit."""
+    """The unit to which a file of FOLDER belongs; an empty string for the file of a workload without a unit."""
     stem = name[: -len(ENDING)] if name.endswith(ENDING) else ""
     return stem if stem.endswith(".service") else ""
 
 
 def has_files(match: Match) -> bool:
-    """Whether each device of a resource with this match has a file, so that its unit needs to open no other file."""
+    """Whether each device of a resource with this match has a file, so that a workload's unit needs no other device files."""
     return match.path is not None or match.cdi is not None or match.iommu_group is not None or is_vfio(match.driver)
 
 
 def unit_lines(*, closed: bool, binds: t.Iterable[str] = ()) -> list[str]:
     """The settings in the drop-in of a unit with devices. systemd reads the environment file at each start, without a reload.
 
-    ``binds`` are the paths of BindPaths= (device_allow.binds), which systemd takes from unit files alone.
+    ``closed`` adds DevicePolicy=closed. ``binds`` are the paths of BindPaths= (device_allow.binds), which only a unit file can set.
     """
     lines = [*(["DevicePolicy=closed"] if closed else []), f"EnvironmentFile=-{FOLDER}/%n{ENDING}"]
     return lines + [f"BindPaths={one}" for one in binds]
@@ -75,7 +75,7 @@ def unit_lines(*, closed: bool, binds: t.Iterable[str] = ()) -> list[str]:
 def paths_of(
     resources: t.Iterable[str], seen: t.Mapping[str, t.Iterable[Device]], granted: t.Iterable[GrantedDevice] = ()
 ) -> list[str]:
-    """The device files, links included, that a unit may get: of these resources' devices, and of its ``granted`` devices."""
+    """The device files, links included, that a unit may get: the files of all devices of ``resources`` and of the ``granted`` devices."""
     devices = [one for name in resources for one in seen.get(name, ())]
     paths = names_of(devices)
     paths += [key for one in granted for key in one.keys if key.startswith("/dev/")]
@@ -83,7 +83,7 @@ def paths_of(
 
 
 def names_of(devices: t.Collection[Device]) -> list[str]:
-    """The device files of devices; ids in /dev, which may be links, come first."""
+    """The paths in /dev of devices: first the ids that are paths and may be links, then the device files."""
     return list(dict.fromkeys([*(one.id for one in devices if one.id.startswith("/dev/")), *files_of(devices)]))
 
 
@@ -96,12 +96,12 @@ def files_of(devices: t.Iterable[Device]) -> list[str]:
 
 
 def allowed(devices: t.Iterable[Device], numbers: t.Mapping[str, str], bound: t.Collection[str] = ()) -> list[str]:
-    """The entries of DeviceAllow= for devices: the ``numbers`` of their files (as below /sys/dev, by path), else the paths.
+    """The entries of DeviceAllow= for devices: the numbers of their files, else the paths. ``numbers``: by path, as in char/195:0.
 
-    systemd takes /dev/char/MAJOR:MINOR whether this file exists or not (bpf_devices_allow_list_device in its bpf-devices.c). It looks a
-    path up whenever it sets the list, also at a restart of the unit and at a daemon-reload, and leaves out a missing file. A link without a
-    known number is listed itself: it leads to its device under the next number as well. An IOMMU group that Corral binds, or has ``bound``,
-    is listed by its path: it has a number only while it is bound, and its list is set whenever it is bound.
+    systemd takes /dev/char/MAJOR:MINOR even if this file does not exist (bpf_devices_allow_list_device in its bpf-devices.c). systemd looks
+    up a path whenever the list is set, also at a restart of the unit and at a daemon-reload, and leaves out a missing file. A link without
+    a known number is listed as a path: the link still leads to the device when the device's number changes. The file of an IOMMU group that
+    Corral binds, or has ``bound``, is listed as a path: the file exists only while the group is bound, and each bind sets the list again.
     """
     codes, linked = dict(numbers), []
     for device in devices:
@@ -115,20 +115,20 @@ def allowed(devices: t.Iterable[Device], numbers: t.Mapping[str, str], bound: t.
 
 
 def is_bound(device: Device, bound: t.Collection[str]) -> bool:
-    """Whether Corral binds a device to its driver: now, or again if the binding is lost, since Corral has ``bound`` one of its functions.
+    """Whether Corral binds a device to a driver now, or again after a lost binding. ``bound``: the functions that Corral has bound.
 
-    A device whose resource no longer has a ``bind`` is not bound again: Corral would set no list for it.
+    A device whose resource no longer has a ``bind`` is never bound again, so that no later bind would set the unit's list of devices.
     """
     return bool(device.bind) and (bool(device.unbound) or any(part in bound for part in device.functions))
 
 
 def variable(resource: str) -> str:
-    """A resource as part of a variable's name: ``example.com/nic`` → ``EXAMPLE_COM_NIC``."""
+    """A resource's name as a part of a variable's name: ``example.com/nic`` → ``EXAMPLE_COM_NIC``."""
     return re.sub(r"[^A-Z0-9]", "_", resource.upper())
 
 
 def environment(devices: t.Mapping[str, t.Sequence[Device]]) -> dict[str, str]:
-    """The variables for devices by resource: ids, PCI functions and device files, each as a list with commas."""
+    """The environment variables for devices, with commas in each list: ids, PCI functions and device files, by resource."""
     variables = {}
     for resource, held in sorted(devices.items()):
         lists = {
@@ -154,7 +154,7 @@ def given_ids(text: t.Optional[str]) -> frozenset[tuple[str, str]]:
 
 
 def kept_text(now: t.Optional[str], devices: t.Mapping[str, t.Sequence[Device]]) -> t.Optional[str]:
-    """The environment file for only the ``devices`` that its present text ``now`` names; ``now`` itself if it names no other devices."""
+    """The text of an environment file for those ``devices`` that the present text ``now`` names; ``now`` if no other devices are named."""
     had = given_ids(now)
     names = {resource: f"{IDS}{variable(resource)}" for resource in devices}
     left = {key: [one for one in group if (names[key], one.id) in had] for key, group in devices.items()}
@@ -163,9 +163,9 @@ def kept_text(now: t.Optional[str], devices: t.Mapping[str, t.Sequence[Device]])
 
 
 class Held(NamedTuple):
-    """The devices of a grant by resource, as they are seen now; a ``missing`` device is made from its keys.
+    """The present devices of a grant, by resource. A ``missing`` device is not on the node; its Device is made from the granted keys.
 
-    A key of a missing device is left out if another device has this key by now. ``others`` are the files of all other devices.
+    A key of a missing device is left out if another device has this key by now. ``others`` are the files of devices without this grant.
     """
 
     devices: t.Mapping[str, list[Device]]
@@ -175,12 +175,12 @@ class Held(NamedTuple):
 
 def held(granted: t.Sequence[GrantedDevice], seen: t.Mapping[str, t.Iterable[Device]]) -> Held:
     """The devices of a grant; ``seen`` are the devices of the node by resource."""
-    # The resource of a device may have another name by now.
+    # The profile may have renamed the resource of a device.
     known = {one.id: one for devices in seen.values() for one in devices}
     missing = tuple(one for one in granted if one.id not in known)
     ids = {one.id for one in granted}
     parts = {key for one in granted for key in filter(is_place, one.keys)}
-    # A device may have another id by now: its place shows that it is the same device.
+    # A granted device may have a new id: its place shows that the device is the same.
     strange = [one for one in known.values() if one.id not in ids and parts.isdisjoint(one.keys)]
     others = frozenset(key for one in strange for key in (one.id, *one.keys) if key.startswith("/dev/"))
     taken = frozenset(key for one in missing if any(map(is_place, one.keys)) for key in one.keys if key in others)
@@ -191,17 +191,17 @@ def held(granted: t.Sequence[GrantedDevice], seen: t.Mapping[str, t.Iterable[Dev
 
 
 def flat(held: t.Mapping[str, t.Sequence[Device]]) -> list[Device]:
-    """All devices, sorted by resource."""
+    """All devices in ``held``, sorted by resource."""
     return [one for dummy, group in sorted(held.items()) for one in group]
 
 
 def to_be_made(devices: t.Iterable[Device]) -> list[str]:
-    """The files of IOMMU groups that are to be bound. The kernel makes a file when its group is bound, perhaps with another number."""
+    """The files of the IOMMU groups that Corral will bind. The kernel makes such a file at the bind, perhaps with another number."""
     return [file for one in devices if one.unbound and not one.unhealthy for file in one.files]
 
 
 def not_seen(granted: GrantedDevice, taken: t.Container[str] = ()) -> Device:
-    """A granted device that is not seen now, made from its keys."""
+    """A Device for a granted device that the node does not have, made from the granted keys without the keys in ``taken``."""
     return Device(
         id=granted.id,
         numa_node=-1,
@@ -219,7 +219,7 @@ def not_seen(granted: GrantedDevice, taken: t.Container[str] = ()) -> Device:
 
 
 def cdi_name(workload: str, container: str = "") -> str:
-    """The name of the device in the CDI spec for a workload or for a container of a pod; "" if the name is too long for CDI.
+    """The name of the CDI device for a workload or for a container of a pod; an empty string if the name is too long for CDI.
 
     No two workloads have the same name: a character that CDI forbids becomes a code (``_2f``), and so does an underscore that looks like
     the start of a code. A name ends in a letter or digit.
@@ -230,14 +230,14 @@ def cdi_name(workload: str, container: str = "") -> str:
 
 
 class Spec(NamedTuple):
-    """Corral's CDI spec: its version, and what a container gets with each device (containerEdits)."""
+    """A CDI spec of Corral: its version, and the containerEdits of each device, by the device's name."""
 
     version: str
     rows: t.Mapping[str, t.Any]
 
 
 def cdi_file(version: str) -> str:
-    """The file of the spec for the devices that need ``version``: an engine that does not know this version ignores only this file."""
+    """The path of the spec for devices that need ``version``: an engine that does not know this version ignores only this file."""
     return f"{CDI_FOLDER}/corral.node-grant{'' if version == VERSION else f'-{version}'}.json"
 
 
@@ -261,13 +261,13 @@ def node_paths(edits_of_one: object) -> set[str]:
 
 
 def opened(edits_of_one: t.Any) -> set[t.Any]:
-    """The device files that containerEdits give a container, and the devices that its variables name (as in given_ids)."""
+    """The device files in a device's containerEdits, and the devices that the environment variables there name (as in given_ids)."""
     told = edits_of_one.get("env") if isinstance(edits_of_one, dict) else None
     return node_paths(edits_of_one) | given_ids("\n".join(map(str, told)) if isinstance(told, list) else None)
 
 
 def spec_text(version: str, rows: t.Mapping[str, t.Any]) -> str:
-    """The text of a spec."""
+    """The JSON text of a spec. ``rows`` are the containerEdits by the device's name."""
     devices = [{"name": name, "containerEdits": edits} for name, edits in sorted(rows.items())]
     return json.dumps({"cdiVersion": version, "kind": KIND, "devices": devices}, indent=2, sort_keys=True) + "\n"
 
@@ -278,7 +278,7 @@ def version_of(devices: t.Iterable[Device]) -> str:
 
 
 def version_key(version: str) -> tuple[int, ...]:
-    """A version as numbers, to compare versions; the spec of another program may have any text there."""
+    """A version as numbers, to compare versions. In the spec of another program the version may be any text."""
     return tuple(int(part) if re.fullmatch("[0-9]{1,9}", part) else 0 for part in version.split("."))
 
 
@@ -291,7 +291,7 @@ def edits(devices: t.Mapping[str, t.Sequence[Device]]) -> dict[str, t.Any]:
 
 
 def all_edits(devices: t.Mapping[str, t.Sequence[Device]]) -> dict[str, list[t.Any]]:
-    """The lists of containerEdits for devices, one after another."""
+    """The lists of the devices' containerEdits, joined by key."""
     lists: dict[str, list[t.Any]] = {"env": [f"{name}={value}" for name, value in environment(devices).items()]}
     held = [one for dummy, group in sorted(devices.items()) for one in group]
     own = files_of(one for one in held if not one.cdi)
@@ -305,12 +305,12 @@ def all_edits(devices: t.Mapping[str, t.Sequence[Device]]) -> dict[str, list[t.A
 
 
 def hook(path: str, args: t.Sequence[str]) -> dict[str, t.Any]:
-    """A program that the engine runs before the first instruction of a container, once its control group is there."""
+    """A CDI hook: the engine runs the program ``path`` when the container's cgroup exists, before the container's first instruction."""
     return {"hookName": "createRuntime", "path": path, "args": list(args)}
 
 
 def conflicts(devices: t.Mapping[str, t.Sequence[Device]]) -> list[str]:
-    """The variables to which the devices give several values."""
+    """The names of the environment variables for which the devices have different values."""
     values: dict[str, set[str]] = {}
     for row in all_edits(devices)["env"]:
         name, dummy, value = str(row).partition("=")
@@ -319,7 +319,7 @@ def conflicts(devices: t.Mapping[str, t.Sequence[Device]]) -> list[str]:
 
 
 def distinct(key: str, rows: t.Iterable[t.Any]) -> list[t.Any]:
-    """The rows of a list of edits without repetitions; of several rows for one variable, the first row."""
+    """The rows of the list ``key`` of containerEdits without repetitions. Of several rows for a variable, only the first row stays."""
     by_name: dict[str, t.Any] = {}
     for row in rows:
         name = row.partition("=")[0] if key == "env" and isinstance(row, str) else json.dumps(row, sort_keys=True)

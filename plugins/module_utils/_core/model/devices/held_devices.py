@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The devices of each workload, found by keys that only one workload can have."""
+"""The devices of each workload, and an index by the keys that only one workload can have."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .device import Device, GrantedDevice, around
 
 
 class HeldDevices:
-    """The devices of each workload. The id of a device, and each key that it had when last seen, has one holder."""
+    """The devices of each workload. The id of a device and each of its last known keys belong to one workload."""
 
     def __init__(self) -> None:
         self.by_workload: dict[str, tuple[GrantedDevice, ...]] = {}
-        self.holders: dict[str, set[str]] = {}  # by key, the workloads that have it
-        self.around: dict[str, set[str]] = {}  # by folder in sysfs, the workloads with a device below it
+        self.holders: dict[str, set[str]] = {}  # by key, the workloads whose devices have the key
+        self.around: dict[str, set[str]] = {}  # by folder in sysfs, the workloads with a device below the folder
 
     def give(self, workload: str, devices: tuple[GrantedDevice, ...]) -> None:
         """Give a workload these devices and no others."""
@@ -32,7 +32,7 @@ class HeldDevices:
                 holders.setdefault(key, set()).add(workload)
 
     def places(self, devices: t.Iterable[GrantedDevice]) -> tuple[tuple[dict[str, set[str]], t.Iterable[str]], ...]:
-        """``holders`` with the keys of the devices, and ``around`` with the sysfs folders above the devices."""
+        """The index ``holders`` with the keys of the devices, and the index ``around`` with the sysfs folders above the devices."""
         keys = frozenset(key for one in devices for key in (one.id, *one.keys))
         return (self.holders, keys), (self.around, around(key for key in keys if key.startswith("devices/")))
 

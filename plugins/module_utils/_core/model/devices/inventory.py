@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The devices of a node by resource of a profile, and which of them can be given out."""
+"""The devices of a node by the resources of a profile, and whether each device can be allocated."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from .device_delivery import VFIO_CONTROL
 
 # A bridge is a part of the machine, not a device of its own: PCI class 06.
 BRIDGE = "06"
-# The bridges from PCI to PCI, whose driver leaves the IOMMU group to VFIO (driver_managed_dma in drivers/pci/pcie/portdrv.c). The
-# driver of another bridge, such as an ISA bridge, does not.
+# The class of PCI-to-PCI bridges. Their driver leaves the IOMMU group to VFIO (driver_managed_dma in drivers/pci/pcie/portdrv.c). The
+# driver of any other bridge, such as an ISA bridge, keeps the group.
 PCI_BRIDGE = "0604"
-# The driver that leaves its IOMMU group to VFIO, as VFIO's own drivers do (driver_managed_dma in drivers/pci/pci-stub.c).
+# A driver that leaves the IOMMU group to VFIO, like VFIO's own drivers (driver_managed_dma in drivers/pci/pci-stub.c).
 STUB = "pci-stub"
 # By convention the name of the CDI device that stands for all other devices of its kind.
 CDI_ALL = "all"
 
-# The keys of a match as the profile writes them, by field.
+# The profile's key for a field of Match, if the key is not the name of the field.
 KEYS = {"pci_class": "class"}
 
 
@@ -51,7 +51,7 @@ def match_text(match: Match) -> str:
 
 
 def devices_of(resources: t.Sequence[Resource], seen: Seen) -> Inventory:
-    """The devices of each resource. A device that several resources match belongs to the first of them, and ``problems`` name it."""
+    """The devices of each resource. If several resources match a device, the first resource gets the device and ``problems`` name it."""
     owners: dict[str, tuple[int, Device]] = {}
     inner: dict[str, tuple[int, Device]] = {}
     devices: dict[str, tuple[Device, ...]] = {}
@@ -98,7 +98,7 @@ def granted_elsewhere(granted: t.Iterable[GrantedDevice], inventory: Inventory, 
         there = _candidates(Resource(lost.resource, match), seen)
         same = [device for device in there if match.cdi is not None and is_same(lost, device)]
         for device in same or [device for device in there if device.id == lost.id]:
-            # If the granted device had a file, a device whose present driver gives it none is another device.
+            # If the granted device had a file, a device without a file (its present driver makes no file) is another device.
             if device.id not in ids and (device.files or not any(key.startswith("/dev/") for key in lost.keys)):
                 devices[device.id] = device
     return tuple(devices.values())
@@ -116,10 +116,10 @@ def held_back(
     runs: t.Mapping[str, t.Optional[t.AbstractSet[str]]],
     numbers: t.Mapping[str, t.Optional[str]],
 ) -> Inventory:
-    """The inventory; in it a device is unhealthy if a run without a grant may have it open.
+    """The inventory, in which a device is unhealthy if a run without a grant may use the device.
 
-    ``runs``: by name, the files that a run's list of devices opens (None: no list, as for a container). ``numbers``: by path, the number of
-    a device file. A device without a file is on no list, so each of the runs may have it.
+    ``runs``: by the run's name, the device files that DeviceAllow= opens (None: no list, as for a container). ``numbers``: by path, the
+    number of a device file. A device without a file is on no list, so each run may use the device.
     """
     granted = list(granted)
     known = {one.id for one in granted}.difference(one.id for one in unknown(granted, inventory))
@@ -136,7 +136,7 @@ def held_back(
 
 
 def match_of(name: str) -> Match:
-    """The match that finds the device with an id: a path, a device of a CDI kind or a PCI address."""
+    """The match that finds the device with the id ``name``: a path, the name of a CDI device or a PCI address."""
     if name.startswith("/dev/"):
         return Match(path=name)
     return Match(cdi=name) if "=" in name else Match(address=name)
@@ -153,7 +153,7 @@ def _where(match: Match) -> str:
 def _candidates(resource: Resource, seen: Seen) -> list[Device]:
     match = resource.match
     if match.path is not None:
-        # Every program that uses VFIO opens /dev/vfio/vfio, so this file is not given to a single workload.
+        # Every program that uses VFIO opens /dev/vfio/vfio, so no single workload gets this file.
         return [_of_file(one, seen) for one in seen.files.get(match.path, ()) if one.real != VFIO_CONTROL]
     if match.cdi is not None:
         return _of_cdi(match.cdi, seen)
@@ -226,7 +226,7 @@ def _held_bridges(number: int, seen: Seen) -> str:
 
 
 def _of_group(group: list[PciFunction], seen: Seen, require_link: bool = False) -> Device:
-    """An IOMMU group as one device: VFIO opens a group only when no other driver has a part of the group."""
+    """An IOMMU group as one device: VFIO opens a group only if no function of the group is bound to another driver."""
     number = group[0].iommu_group
     others = [one for one in group if one.driver not in (None, STUB) and not is_vfio(one.driver)]
     unhealthy = ""
@@ -243,7 +243,7 @@ def _of_group(group: list[PciFunction], seen: Seen, require_link: bool = False) 
 
 
 def functions_to_bind(resources: t.Iterable[Resource], pci: t.Mapping[str, PciFunction]) -> list[PciFunction]:
-    """The functions that may be bound to another driver: all parts of the IOMMU groups that resources with ``bind`` match."""
+    """The functions that Corral may bind to another driver: the functions of the IOMMU groups that resources with ``bind`` match."""
     seen = Seen(pci, {})
     functions: dict[str, PciFunction] = {}
     for resource in resources:
@@ -255,12 +255,12 @@ def functions_to_bind(resources: t.Iterable[Resource], pci: t.Mapping[str, PciFu
 
 
 def _is_ready(function: PciFunction) -> bool:
-    """Whether VFIO can use a function without a new bind: its driver is VFIO's, or leaves the IOMMU group to VFIO."""
+    """Whether VFIO can use a function without a new bind: the function's driver belongs to VFIO or leaves the IOMMU group to VFIO."""
     return function.driver == STUB or is_vfio(function.driver)
 
 
 def _to_bind(driver: str, group: list[PciFunction], seen: Seen) -> Device:
-    """An IOMMU group that Corral binds to a driver once a workload has it. A group that is in use now is unhealthy."""
+    """An IOMMU group as a device that Corral binds to ``driver`` for a workload. A group that is in use now is unhealthy."""
     number = group[0].iommu_group
     device = _of_group(group, seen) if number is not None else _of_functions(group, "")
     others = [one for one in group if not _is_ready(one)]
@@ -321,7 +321,7 @@ def _of_file(file: DeviceFile, seen: Seen) -> Device:
 
 
 def _of_cdi(wanted: str, seen: Seen) -> list[Device]:
-    """The devices of a CDI kind. A file that several devices have, such as a file for control, identifies none of them."""
+    """The devices of a CDI kind. A file that several devices have, such as a control file, identifies no device."""
     kind, dummy, pattern = wanted.partition("=")
     of_kind = [one for one in seen.cdi if one.kind == kind]
     sets = {frozenset(file.real for file in one.files) for one in of_kind if one.name != CDI_ALL}
@@ -371,6 +371,6 @@ def _keys(files: t.Iterable[DeviceFile]) -> frozenset[str]:
 
 
 def _node(nodes: t.Iterable[int]) -> int:
-    """The common NUMA node; -1 if the nodes differ, or if there are none."""
+    """The common NUMA node; -1 if the nodes differ, or if ``nodes`` is empty."""
     known = set(nodes)
     return known.pop() if len(known) == 1 else -1

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The dead containers that are removed: the kubelet's garbage collection (1.36, pkg/kubelet/kuberuntime/kuberuntime_gc.go)."""
+"""The choice of dead containers to remove: the kubelet's garbage collection (1.36, pkg/kubelet/kuberuntime/kuberuntime_gc.go)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..values.records import NamedTuple
 
 
 class DeadLimits(NamedTuple):
-    """``min_age`` in seconds; the most dead containers ``per_unit`` and in ``total``, -1: no limit."""
+    """The limits for dead containers: the least age in seconds, and the most containers ``per_unit`` and in ``total`` (-1: no limit)."""
 
     min_age: float = 0
     per_unit: int = 1
@@ -34,7 +34,7 @@ class Dead(NamedTuple):
 
 
 class Pod(NamedTuple):
-    """A pod. ``active``: it runs, has containers, or may be about to start. ``left`` as in Dead."""
+    """A pod. ``active``: the pod runs, has containers, or may be about to start. ``left`` as in Dead."""
 
     id: str
     unit: t.Hashable
@@ -44,7 +44,7 @@ class Pod(NamedTuple):
 
 
 def evict(dead: t.Iterable[Dead], limits: DeadLimits, now: float) -> list[Dead]:
-    """The containers and pods that are removed, the oldest first."""
+    """The items of ``dead`` to remove, the oldest first."""
     old = [item for item in dead if item.since <= now - limits.min_age]
     going = [item for item in old if item.left]
     units: dict[t.Hashable, list[Dead]] = {}
@@ -54,7 +54,7 @@ def evict(dead: t.Iterable[Dead], limits: DeadLimits, now: float) -> list[Dead]:
         going += trim(units, limits.per_unit)
     count = sum(map(len, units.values()))
     if 0 <= limits.total < count:
-        # First every unit is cut to the same number, so that each unit keeps something as long as the total allows it.
+        # First each unit keeps at most the same number of items, so that each unit keeps an item if ``total`` allows one per unit.
         going += trim(units, max(limits.total // len(units), 1))
         kept = newest_first(item for unit in units.values() for item in unit)
         going += kept[limits.total :]
@@ -62,7 +62,7 @@ def evict(dead: t.Iterable[Dead], limits: DeadLimits, now: float) -> list[Dead]:
 
 
 def trim(units: t.Mapping[t.Hashable, list[Dead]], most: int) -> list[Dead]:
-    """Take all but the ``most`` newest out of each unit."""
+    """Remove all items but the ``most`` newest from each unit. Returns the removed items."""
     taken = [item for unit in units.values() for item in unit[most:]]
     for unit in units.values():
         del unit[most:]

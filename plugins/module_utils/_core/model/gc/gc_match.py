@@ -20,15 +20,15 @@ _DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{12,64})")
 
 
 def keeps_image(patterns: t.Iterable[str], image: ListedImage) -> t.Optional[str]:
-    """The first pattern that matches the image; None when none does."""
+    """The first pattern that matches the image; None if no pattern matches."""
     return next((pattern for pattern in patterns if means_image(pattern, image)), None)
 
 
 def means_image(pattern: str, image: ListedImage) -> bool:
     """Whether a pattern matches the image.
 
-    A digest matches the image's digest, its manifest's, or the beginning of its id; with NAME@sha256:… name and digest must match. A name
-    without a tag matches every tag. A name whose first part is no host matches in any registry: ``tools`` matches ``localhost/tools:1``.
+    A digest matches the digest of the image or of its manifest, or the beginning of the image's id. In NAME@sha256:… name and digest must
+    match. A name without a tag matches every tag. A name without a host matches in any registry: ``tools`` matches ``localhost/tools:1``.
     """
     name, at, digest = pattern.partition("@")
     if at:
@@ -60,7 +60,7 @@ def named(pattern: str, name: str) -> bool:
 
 
 def has_label(pattern: str, labels: t.Mapping[str, str]) -> bool:
-    """Whether labels hold ``KEY`` or ``KEY=VALUE``."""
+    """Whether ``labels`` contain the label of a pattern: ``KEY`` or ``KEY=VALUE``."""
     key, equals, value = pattern.partition("=")
     return key in labels and (not equals or labels[key] == value)
 
@@ -116,6 +116,6 @@ def kept(item: GcItem, names: t.Iterable[str], labels: t.Iterable[str]) -> bool:
 
 
 def group_of(item: GcItem) -> str:
-    """The group in which an item without a workload is counted: its unit, else its image (a pod: its name)."""
+    """The group in which an item without a workload counts: the item's unit, else a pod's name or a container's image."""
     unit = next((labels[UNIT_LABEL] for labels in labels_of(item) if labels.get(UNIT_LABEL)), "")
     return unit or (f"pod {item.pod.name}" if item.pod else item.containers[0].image_name or item.containers[0].image)

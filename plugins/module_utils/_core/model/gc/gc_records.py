@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""When images were first seen and last used, and which workloads were declared: Podman does not record this.
+"""When images were first seen and last used, and which workloads were declared: Podman has no such records.
 
-The records are a file on the node. If it is lost, all ages start from 0, so that nothing is removed too early.
+The records are a file on the node. If the file is lost, all ages start from 0, so that nothing is removed too early.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from ..profile.profile_workloads import Workload
 from ..values.records import NamedTuple
 from ..workload.match_kinds import MATCH_KINDS
 
-LATEST = 1 << 53  # A float has each whole second below it; JSON's Infinity and NaN are not below it.
-SLEWED = 60.0  # s; a clock that is off by less is corrected gradually, which changes no age
+LATEST = 1 << 53  # A float can express each whole second below LATEST; JSON's Infinity and NaN are not below LATEST.
+SLEWED = 60.0  # s; a smaller error of the clock is corrected gradually, which changes no age
 
 
 class ImageUse(NamedTuple):
-    """When an image was seen first and used last, in epoch seconds; ``last`` None: never seen in use."""
+    """When an image was first seen and last used, in epoch seconds; ``last`` is None if no use was observed."""
 
     first: float
     last: t.Optional[float]
@@ -36,8 +36,8 @@ class Clock(NamedTuple):
 
 
 class Records(NamedTuple):
-    """``since``: when observation began. ``observed``: until when Podman's events are known. ``images``: by user and id. ``workloads``: the
-    declared workloads, and former workloads that still have containers. ``clock``: when the records were written.
+    """The records. ``since``: when observation began. ``observed``: the time up to which Podman's events are known. ``images``: by user and
+    id. ``workloads``: the declared workloads, and former workloads that still have containers. ``clock``: when the records were written.
     """
 
     since: float
@@ -48,7 +48,7 @@ class Records(NamedTuple):
 
 
 def read(data: object, clock: Clock) -> Records:
-    """The records; if the clock was set since, their times are corrected. Data of another form is left out."""
+    """The records in ``data``. Their times are corrected if the clock was set after the write. Data of another form is left out."""
     records = Records(clock.now, {}, (), clock)
     if not isinstance(data, dict) or not is_time(data.get("since")):
         return records
@@ -76,9 +76,9 @@ def to_data(records: Records) -> dict[str, t.Any]:
 
 
 def set_by(kept: object, clock: Clock) -> float:
-    """The seconds by which the clock was set since the records were written: they do not count as age.
+    """The seconds by which the clock was set since the records were written. These seconds do not count as age.
 
-    After a reboot only a clock that was set back can be recognised.
+    After a reboot Corral can recognise only a clock that was set back.
     """
     if not isinstance(kept, list) or len(kept) != 3 or not is_time(kept[0]) or not is_time(kept[1]):
         return 0.0
@@ -114,9 +114,9 @@ def workload(row: object) -> t.Optional[Workload]:
 def seen(
     uses: t.Mapping[str, ImageUse], present: t.Iterable[str], used: t.Mapping[str, float], now: float
 ) -> dict[str, ImageUse]:
-    """The times of the ``present`` images. ``used`` has the last use of each image, where it is known.
+    """The times of the ``present`` images. ``used`` has the last use of an image, if known.
 
-    A time in the future comes from a clock that was set back since, and becomes ``now``.
+    A time in the future becomes ``now``: the clock was set back after this time.
     """
     times = {}
     for image in present:
@@ -132,7 +132,7 @@ def noted(uses: t.Mapping[str, ImageUse], used: t.Mapping[str, float], now: floa
 
 
 def limited(records: Records, most: t.Mapping[str, int]) -> Records:
-    """The records with at most ``most`` images of each of these users; the images that were used or first seen last are kept."""
+    """The records, limited to ``most`` images by user. The images with the latest use or first detection stay."""
     images = dict(records.images)
     for user, count in most.items():
         if len(images.get(user, {})) > count:

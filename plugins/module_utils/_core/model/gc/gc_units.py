@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The units of garbage collection, as text."""
+"""The text of the systemd units of garbage collection."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ def period(gc: GC) -> int:
 
 
 def units(gc: GC, metrics: str = METRICS_DIR) -> dict[str, str]:
-    """The text of each unit, by name. ``metrics`` is the folder for metrics ("": none)."""
+    """The text of each unit, by the unit's name. ``metrics`` is the folder for metrics (empty: no metrics)."""
     seconds = period(gc)
     run, folder = f"{LAUNCHER} gc --tick", f" -{metrics}" if metrics else ""
     return {
         TIMER: timer_text("collect images and dead containers", seconds, seconds),
         SERVICE: HEADER
         + SERVICE_TEXT.format(run=run, memory=512 + 128 * len(gc.users))
-        # All of /run, since /run/corral may have to be made. Homes are readable, to measure the file system of root's storage there.
-        # CAP_DAC_OVERRIDE, since another user owns the folder for metrics.
+        # All of /run is writable, since /run/corral may have to be made. Homes are readable, to measure the file system of root's storage.
+        # The service needs CAP_DAC_OVERRIDE, since another user owns the folder for metrics.
         + confined(f"/run{folder}", home="read-only", capabilities="CAP_DAC_OVERRIDE"),
     }
 
 
-# Podman does not work inside a hardened unit: it runs in transient units (podman_unit.py).
+# Podman does not work inside a hardened unit: Corral runs Podman in transient units (podman_unit.py).
 SERVICE_TEXT = """\
 [Unit]
 Description=Corral: remove images and dead containers that the profile does not keep

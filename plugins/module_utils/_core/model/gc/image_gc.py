@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The images that are removed: the kubelet's image garbage collection (1.36, pkg/kubelet/images/image_gc_manager.go).
+"""The choice of images to remove: the kubelet's image garbage collection (1.36, pkg/kubelet/images/image_gc_manager.go).
 
-For the kubelet an image that was never used is infinitely old, so that an age limit removes it as soon as it is pulled. Here its age counts
-from when it was first seen, and ``min_age`` protects it from both reasons for a removal.
+For the kubelet a never used image is infinitely old, so that an age limit removes the image as soon as it is pulled. In Corral the age of
+such an image counts from its first detection, and ``min_age`` protects a young image from a removal by age and for space.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import typing as t
 
 from ..values.records import NamedTuple
 
-# Removes an image and returns the freed bytes; None: the removal was refused, and the image still exists.
+# A function that removes an image and returns the freed bytes, or None if the removal was refused and the image still exists.
 Remove = t.Callable[["Image"], t.Optional[int]]
 
 
 class Image(NamedTuple):
     """An image that might be removed. Times are epoch seconds; ``last_used`` None: no use was observed.
 
-    A ``pinned`` image always stays: the keep-list names it, or Corral may not remove it.
+    A ``pinned`` image always stays: the keep-list names the image, or the image is read-only.
     """
 
     id: str
@@ -34,7 +34,7 @@ class Image(NamedTuple):
 
 
 class ImageLimits(NamedTuple):
-    """``high`` and ``low`` in percent of the file system, ages in seconds; ``max_age`` 0: no limit."""
+    """The limits for images: ``high`` and ``low`` are percent of the file system, ages are seconds; a ``max_age`` of 0 is no limit."""
 
     high: int
     low: int
@@ -48,13 +48,13 @@ class ImageLimits(NamedTuple):
 
 
 def candidates(images: t.Iterable[Image]) -> list[Image]:
-    """The images that are neither used nor kept, in the order of removal: least recently used, then first seen."""
+    """The images that are neither in use nor pinned, in the order of removal: by the time of the last use, then of the first detection."""
     free = [image for image in images if not image.in_use and not image.pinned]
     return sorted(free, key=lambda image: (image.last_used or 0.0, image.first_detected))
 
 
 def is_young(image: Image, limits: ImageLimits, now: float) -> bool:
-    """Whether ``min_age`` protects an image; its age counts from when it was first seen."""
+    """Whether ``min_age`` protects an image. The age counts from the image's first detection."""
     return now - image.first_detected < limits.min_age
 
 
@@ -63,8 +63,8 @@ def too_old(
 ) -> list[Image]:
     """The candidates that were not used for longer than ``max_age``.
 
-    ``watched``: for how many seconds uses have been observed; the ages are known once this exceeds ``max_age``. ``protect`` keeps young
-    images, and lets the age of images that were never used begin when they were first seen; the kubelet does neither.
+    ``watched``: the seconds for which uses have been observed; no image is too old until these seconds exceed ``max_age``. If ``protect``
+    is True, unlike in the kubelet, young images stay, and the age of a never used image counts from its first detection.
     """
     if not limits.max_age or watched <= limits.max_age:
         return []
@@ -74,21 +74,21 @@ def too_old(
 
 
 def unused_since(image: Image, *, from_first: bool) -> float:
-    """When an image was used last. If it never was: when it was first seen, or 0 as in the kubelet."""
+    """When an image was last used. For a never used image: its first detection if ``from_first``, else 0 as in the kubelet."""
     if image.last_used is None:
         return image.first_detected if from_first else 0.0
     return image.last_used
 
 
 def used_percent(capacity: int, available: int) -> int:
-    """How full a file system is, rounded as the kubelet rounds. Raises ValueError for a capacity of 0."""
+    """The used percent of a file system, rounded as in the kubelet. Raises ValueError for a capacity of 0."""
     if capacity <= 0:
         raise ValueError("the file system says that it has no capacity")
     return 100 - min(available, capacity) * 100 // capacity
 
 
 def bytes_to_free(capacity: int, available: int, limits: ImageLimits) -> t.Optional[int]:
-    """The bytes to free to reach ``low``; None while the file system is below ``high``. Raises ValueError."""
+    """The bytes to free to reach ``low``; None if the file system is below ``high``. Raises ValueError for a capacity of 0."""
     if used_percent(capacity, available) < limits.high:
         return None
     return capacity * (100 - limits.low) // 100 - min(available, capacity)
@@ -97,7 +97,7 @@ def bytes_to_free(capacity: int, available: int, limits: ImageLimits) -> t.Optio
 def free(images: t.Iterable[Image], need: float, limits: ImageLimits, now: float, remove: Remove) -> int:
     """Remove candidates in their order until ``need`` bytes are freed. Returns the freed bytes.
 
-    The caller does not call this with a ``need`` of 0, for which the kubelet still removes the first image.
+    No caller passes a ``need`` of 0: the kubelet would still remove the first image.
     """
     gained = 0
     for image in images:

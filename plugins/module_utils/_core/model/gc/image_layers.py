@@ -5,20 +5,20 @@
 # This module is private to the collection corral.node.
 """The bytes that the removal of an image frees: the sizes of layers that no other image has.
 
-A shared layer is freed with the last image that has it.
+The removal of the last image with a shared layer frees the layer.
 """
 
 from __future__ import annotations
 
 import typing as t
 
-# The keys that are read from the storage's lists.
+# The keys that Corral reads from the storage's lists of images and layers.
 IMAGE, LAYER = ("id", "layer", "mapped-layers"), ("id", "parent", "diff-size")
-MOST = 1_000_000  # layers of all images together; 10,000 images of 30 layers have a third of that
+MOST = 1_000_000  # the most layers of all images together, three times the layers of 10,000 images with 30 layers each
 
 
 class Layers:
-    """The layers of a storage: ``parents`` and ``sizes`` (bytes) by layer, ``tops`` an image's uppermost layers."""
+    """The layers of a storage. ``parents`` and ``sizes`` (bytes) are by layer; ``tops`` has the uppermost layers of each image."""
 
     def __init__(
         self, parents: t.Mapping[str, str], sizes: t.Mapping[str, int], tops: t.Mapping[str, t.Sequence[str]]
@@ -43,13 +43,13 @@ class Layers:
         return sum(self.sizes.get(layer, 0) for layer in layers if self.users[layer] == 1)
 
     def remove(self, image: str) -> None:
-        """Take the image out of the count."""
+        """No longer count the image as a user of its layers."""
         for layer in self.chains.pop(image, ()):
             self.users[layer] -= 1
 
 
 def chain(parents: t.Mapping[str, str], tops: t.Sequence[str]) -> frozenset[str]:
-    """The top layers with all layers below them."""
+    """The layers ``tops`` with all layers below, by the parent of each layer."""
     layers: set[str] = set()
     for layer in tops:
         while layer and layer not in layers:

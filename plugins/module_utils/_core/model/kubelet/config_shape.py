@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The data of a kubelet's file of configuration: as JSON has it, and of the kinds that the kubelet takes.
+"""The data of a kubelet's configuration file: its form in JSON, and the kinds of values that the kubelet accepts.
 
-YAML has more than JSON: keys that are no texts, dates, sets, values that contain themselves.
+YAML can express more than JSON: keys that are not text, dates, sets, values that contain themselves.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import typing as t
 
 from .kubelet_config import DEFAULTS, FLAGS
 
-MOST, DEEPEST = 100_000, 100  # values, levels
+MOST, DEEPEST = 100_000, 100  # the most values, and the most levels
 MAPS = frozenset(
     (
         "evictionHard", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim", "systemReserved", "kubeReserved",
@@ -38,7 +38,7 @@ NUMBERS = frozenset(key for key, kind in _KINDS.items() if kind == "int")
 
 
 def plain(value: t.Any) -> t.Any:
-    """The data of a YAML file as JSON has it: each key is a text, and so is a value for which JSON has no form. Raises ValueError."""
+    """The data of a YAML file in the form of JSON. Keys, and values without a form in JSON, become text. Raises ValueError."""
     left = [MOST]
 
     def as_json(one: t.Any, depth: int) -> t.Any:
@@ -57,7 +57,7 @@ def plain(value: t.Any) -> t.Any:
 
 
 def key_of(key: t.Any) -> str:
-    """A key as a text: true and 1 as JSON writes them."""
+    """A key as text; a bool, a number or null is written as in JSON."""
     return json.dumps(key) if key is None or isinstance(key, (bool, int, float)) else str(key)
 
 

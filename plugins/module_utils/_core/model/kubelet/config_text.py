@@ -6,7 +6,7 @@
 """The text of a kubelet's configuration: Corral's own drop-in, or another program's file in which Corral changes some keys.
 
 In another program's file only the lines of the changed keys differ: comments, order, blanks and all other keys stay as they are, byte by
-byte. The caller checks the data of the result, since it can parse YAML.
+byte. The caller, which can parse YAML, checks the data of the result.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class Block(NamedTuple):
 
 
 def drop_in(patch: t.Mapping[str, t.Any]) -> str:
-    """The text of a drop-in with these keys."""
+    """The text of a drop-in with the keys of ``patch``."""
     return HEADER + yaml_text.text({"apiVersion": API_VERSION, "kind": KIND, **patch})
 
 
 def changed(text: str, keys: t.Mapping[str, t.Optional[str]]) -> str:
-    """The text with these lines for each of the keys (from key_lines() or blocks_of()); None removes a key. New keys come last.
+    """The text with new lines for each of the ``keys`` (from key_lines() or blocks_of()); None removes a key. New keys come last.
 
     Raises NotEditable.
     """
@@ -62,12 +62,12 @@ def changed(text: str, keys: t.Mapping[str, t.Optional[str]]) -> str:
 
 
 def key_lines(key: str, value: t.Any) -> str:
-    """The lines of a key with this value."""
+    """The lines of YAML for a top-level key and its value."""
     return "".join(f"{line}\n" for line in yaml_text.entry(key, value, indent=""))
 
 
 def blocks_of(text: str, keys: t.Iterable[str]) -> dict[str, t.Optional[str]]:
-    """The lines of these keys as they are; None for a missing key. Raises NotEditable."""
+    """The present lines of each of the ``keys``; None for a missing key. Raises NotEditable."""
     lines = text.splitlines(keepends=True)
     found = {block.key: "".join(lines[block.first : block.end]) for block in blocks(lines)}
     return {key: found.get(key) for key in keys}
@@ -105,5 +105,5 @@ def within(line: str) -> bool:
 
 
 def end_of(lines: t.Sequence[str]) -> int:
-    """The number of the line where the document ends: its end marker, else the line after its last line."""
+    """The index of the line with the document's end marker, else the number of lines."""
     return next((number for number, line in enumerate(lines) if re.match(r"\.\.\.(?:[ \t\r]|$)", line)), len(lines))

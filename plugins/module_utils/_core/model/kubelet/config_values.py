@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The amounts in a kubelet's configuration, read as the kubelet reads them: quantities, thresholds, times, bools, CPU lists.
+"""The values in a kubelet's configuration, read as in the kubelet: quantities, thresholds, durations, bools, CPU lists.
 
-Two values that mean the same are equal here, however they are written: a comparison by text would restart kubelets for nothing.
+Two values with the same meaning are equal here even if their texts differ: a comparison by text would restart kubelets for nothing.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def seconds(value: object) -> t.Optional[fractions.Fraction]:
 
 
 def amount(value: object) -> t.Optional[quantity.Quantity]:
-    """A value as a quantity; None for any other value."""
+    """The quantity of a value; None for a value that is no quantity."""
     if value is None or isinstance(value, bool):
         return None
     try:
@@ -84,9 +84,9 @@ def percent(value: object) -> t.Optional[fractions.Fraction]:
 def threshold(value: object, capacity: int) -> int:
     """An eviction threshold in units of a resource of this capacity, as the kubelet computes it.
 
-    The kubelet holds a share as a float32, and cuts its product with the capacity: 10% of 64Gi are 102 bytes more than a tenth, and
-    reservedMemory must have these bytes (pkg/kubelet/eviction/helpers.go, parsePercentage; api/types.go, GetThresholdQuantity). 100% is no
-    threshold.
+    The kubelet stores a share as a float32, and rounds the product with the capacity down: 10% of 64Gi are 102 bytes more than a tenth.
+    reservedMemory must include these bytes (pkg/kubelet/eviction/helpers.go, parsePercentage; api/types.go, GetThresholdQuantity). 100% is
+    no threshold.
     """
     share = percent(value)
     if share is None:
@@ -95,17 +95,17 @@ def threshold(value: object, capacity: int) -> int:
 
 
 def single(value: float) -> float:
-    """A number as a float32 has it."""
+    """A number, rounded to a float32."""
     return float(struct.unpack("<f", struct.pack("<f", value))[0])
 
 
 def is_on(value: object) -> bool:
-    """Whether an option is set: a Go bool, as text or as YAML has it."""
+    """Whether an option is on. ``value`` is a bool of YAML, or the text of a Go bool."""
     return str(value) in TRUE
 
 
 def meaning(key: str, value: t.Any) -> t.Any:
-    """A value of a top-level key in a form in which values of the same meaning are equal. A value that cannot be read stays as it is."""
+    """The value of a top-level key in a form in which values with the same meaning are equal. An invalid value stays unchanged."""
     if isinstance(value, dict):
         kept = {name: one for name, one in value.items() if one is not None}
         found = {name: meaning_in(key, one) for name, one in kept.items()}
@@ -131,7 +131,7 @@ def meaning(key: str, value: t.Any) -> t.Any:
 
 
 def meaning_in(key: str, value: t.Any) -> t.Any:
-    """A value within a map; None for an option that is off, as for a missing option."""
+    """An entry's value in the map of ``key``, in the form of meaning(). An option that is off becomes None, like a missing option."""
     if key in OPTIONS:
         return None if str(value) in FALSE else True if str(value) in TRUE else str(value)
     if key == "evictionSoftGracePeriod":
@@ -148,7 +148,7 @@ def meaning_in(key: str, value: t.Any) -> t.Any:
 
 
 def reserved_memory(rows: t.Sequence[t.Any]) -> t.Any:
-    """reservedMemory by NUMA node and kind; the rows as they are if they cannot be read."""
+    """The amounts of reservedMemory by NUMA node and kind; the unchanged rows if a row is invalid."""
     found: dict[int, dict[str, int]] = {}
     try:
         for row in rows:

@@ -6,7 +6,7 @@
 """Go's values as the kubelet's state files need them: decoded from JSON as encoding/json does, printed as go-spew does.
 
 A checksum of the kubelet is FNV-1a (32 bit) over the ``%#v`` text of a struct (pkg/kubelet/checkpointmanager/checksum, pkg/util/hash). A
-Type knows both: the JSON that it takes, and how its values are printed.
+Type decodes the JSON of a Go type and prints its values.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ INT_BITS, UINT_BITS = 63, 64
 
 
 class GoError(ValueError):
-    """The error of encoding/json for a text that does not fit, in its words."""
+    """An error that encoding/json would return, in the words of encoding/json."""
 
 
 class Type(abc.ABC):
-    """A Go type. ``name`` is what go-spew prints before a value whose type is not known from its surroundings."""
+    """A Go type. ``name``: the text that go-spew prints before a value if the surrounding type does not tell the value's type."""
 
     name = ""
     json_name = ""  # the name of the type in errors of encoding/json
 
     def zero(self) -> t.Any:
-        """The value of a field that JSON does not mention."""
+        """The value of a field that is missing in JSON."""
         return None
 
     @abc.abstractmethod
     def decode(self, data: t.Any, path: str) -> t.Any:
-        """The value of parsed JSON. ``path`` names the field in an error. Raises GoError."""
+        """The Go value for ``data``, which is parsed JSON. ``path`` names the field in an error. Raises GoError."""
 
     @abc.abstractmethod
     def text(self, value: t.Any) -> str:
-        """The text of a value, without its type's name."""
+        """The text that go-spew prints for a value, without the type's name."""
 
     def refuse(self, data: t.Any, path: str) -> GoError:
         """The error for JSON of another kind."""
@@ -53,7 +53,7 @@ class Type(abc.ABC):
 
 
 class String(Type):
-    """A string, also of a named type."""
+    """A Go string, or a named type of strings."""
 
     json_name = "string"
 
@@ -76,7 +76,7 @@ class String(Type):
 
 
 class Integer(Type):
-    """An int or uint64."""
+    """A Go int or uint64."""
 
     def __init__(self, name: str) -> None:
         self.name = self.json_name = name
@@ -99,7 +99,7 @@ class Integer(Type):
 
 
 class Bytes(Type):
-    """A []byte, which JSON has in base64."""
+    """A Go []byte; JSON has its base64 text."""
 
     name = "[]uint8"
     json_name = "[]uint8"
@@ -122,7 +122,7 @@ class Bytes(Type):
 
 
 class Slice(Type):
-    """A list of one type; None is Go's nil, which is not an empty list."""
+    """A Go slice, whose elements have the type ``of``. None is Go's nil, which differs from an empty slice."""
 
     def __init__(self, name: str, of: Type) -> None:
         self.name = self.json_name = name
@@ -140,7 +140,7 @@ class Slice(Type):
 
 
 class Map(Type):
-    """A map with keys of text or (``numbered``) whole numbers; None is Go's nil, which is not an empty map."""
+    """A Go map. Keys are text, or whole numbers if ``numbered``. None is Go's nil, which differs from an empty map."""
 
     def __init__(self, name: str, of: Type, *, numbered: bool = False) -> None:
         self.name = self.json_name = name
@@ -154,7 +154,7 @@ class Map(Type):
         return {self.key(key, path): self.of.decode(one, f"{path}.{key}") for key, one in data.items()}
 
     def key(self, text: str, path: str) -> t.Union[str, int]:
-        """A key as Go has it. Raises GoError."""
+        """The key of the Go map for a key of JSON. Raises GoError."""
         if not self.numbered:
             return text
         try:
@@ -170,7 +170,7 @@ class Map(Type):
 
 
 class CpuSet(Type):
-    """k8s.io/utils/cpuset.CPUSet, which JSON has as a list such as 0-3,8."""
+    """The type k8s.io/utils/cpuset.CPUSet; JSON has a list such as 0-3,8."""
 
     name = "cpuset.CPUSet"
     json_name = "string"
@@ -190,7 +190,7 @@ class CpuSet(Type):
 
 
 class Field(NamedTuple):
-    """A field: Go's name, its key in JSON, its type. ``made``: it begins empty, so that it is nil only if JSON says null."""
+    """A field: its name in Go, its key in JSON, its type. ``made``: a missing field is an empty map or slice, not nil."""
 
     name: str
     key: str
@@ -199,7 +199,7 @@ class Field(NamedTuple):
 
 
 class Struct(Type):
-    """A struct; ``pointer``: go-spew prints it as reached by a pointer inside a map."""
+    """A Go struct. ``pointer``: a map contains pointers to the struct, which go-spew marks."""
 
     def __init__(self, name: str, fields: t.Sequence[Field], *, pointer: bool = False) -> None:
         self.name = name
@@ -211,7 +211,7 @@ class Struct(Type):
         return {one.name: self.initial(one) for one in self.fields}
 
     def initial(self, field: Field) -> t.Any:
-        """A field's value before JSON is read."""
+        """The value of a field before decode() reads JSON."""
         if field.made:
             return [] if isinstance(field.type, Slice) else {}
         return field.type.zero()
@@ -229,7 +229,7 @@ class Struct(Type):
         return found
 
     def field(self, key: str) -> t.Optional[Field]:
-        """The field for a key of JSON: the exact key, else the same letters in any case."""
+        """The field with a key of JSON: the exact key, else a key that differs only in upper and lower case. None without such a field."""
         exact = (one for one in self.fields if one.key == key)
         return next(exact, None) or next((one for one in self.fields if one.key.lower() == key.lower()), None)
 
@@ -241,7 +241,7 @@ class Struct(Type):
 
 
 def cpu_list(text: str) -> frozenset[int]:
-    """A list of CPUs. Raises GoError with the words of k8s.io/utils/cpuset."""
+    """The CPUs of a list such as 0-3,8. Raises GoError with the words of k8s.io/utils/cpuset."""
     for part in text.split(",") if text else ():
         first, dash, last = part.partition("-")
         for word in (first, last) if dash else (first,):
@@ -259,7 +259,7 @@ def cpu_list(text: str) -> frozenset[int]:
 
 
 def parse(text: str) -> t.Any:
-    """A text as JSON. Raises GoError with the words of encoding/json."""
+    """The data of a JSON text. Raises GoError with the words of encoding/json."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
@@ -268,7 +268,7 @@ def parse(text: str) -> t.Any:
         raise GoError("exceeded max depth") from None
 
 
-# The messages of Python's decoder, and the words of encoding/json about the character there.
+# By message of Python's JSON decoder, what encoding/json says after the invalid character.
 CONTEXTS = {
     "Expecting value": "looking for beginning of value",
     "Expecting property name enclosed in double quotes": "looking for beginning of object key string",
@@ -297,7 +297,7 @@ def quoted(character: str) -> str:
 
 
 def checksum(text: str) -> int:
-    """FNV-1a, 32 bit, of a text."""
+    """The FNV-1a hash (32 bit) of a text."""
     found = 0x811C9DC5
     for byte in text.encode(errors="surrogatepass"):
         found = (found ^ byte) * 0x01000193 & 0xFFFFFFFF

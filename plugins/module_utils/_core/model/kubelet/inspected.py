@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The values that an inspection of a node's kubelet, and the mending of its containers, return."""
+"""The results of an inspection of a node's kubelet, and of the correction of its containers' CPUs."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from .state_files import CpuState, DeviceState, MemoryState
 
 
 class StateFile(NamedTuple):
-    """A state file: its path, whether it exists, its version or the state of its checksum, and why the kubelet would
-    not use the file ("": it would)."""
+    """A state file: its path, whether the file exists, its version or the state of its checksum, and the kubelet's reason to refuse
+    the file (empty: the kubelet would use the file)."""
 
     path: str
     exists: bool
@@ -31,19 +31,22 @@ class StateFile(NamedTuple):
 
     @property
     def starts(self) -> bool:
-        """Whether the kubelet would start with this file. The device manager starts without a file that it cannot read."""
+        """Whether the kubelet would start with this file. The device manager starts even if its file cannot be read."""
         return not self.refusal or self.path.endswith(state_files.DEVICE_FILE)
 
 
 class Outlook(NamedTuple):
-    """The node's resources for pods ``now``, and ``then``: with the profile (None: no section kubelet, or files that Corral cannot edit)."""
+    """The node's resources for pods: the present amounts (``now``), and the amounts after the profile is applied (``then``).
+
+    ``then`` is None if the profile has no section kubelet or Corral cannot edit the kubelet's files.
+    """
 
     now: tuple[Amount, ...]
     then: t.Optional[tuple[Amount, ...]]
 
 
 class Inspection(NamedTuple):
-    """What is known of a node's kubelet."""
+    """The observed state of a node's kubelet."""
 
     pid: t.Optional[int]
     began: t.Optional[float]
@@ -54,12 +57,12 @@ class Inspection(NamedTuple):
     memory: t.Optional[MemoryState]
     devices: t.Optional[DeviceState]
     findings: tuple[Finding, ...]
-    changed: t.Mapping[str, float] = {}  # when each file of the configuration was changed last
-    drift: tuple[Change, ...] = ()  # from the section kubelet of the declared profile
+    changed: t.Mapping[str, float] = {}  # when each file of the configuration was last changed
+    drift: tuple[Change, ...] = ()  # differences from the section kubelet of the declared profile
     outlook: t.Optional[Outlook] = None
-    # The keys whose values in the running kubelet differ from its files and flags; None if the kubelet does not tell.
+    # The keys whose values in the running kubelet differ from its files and flags; None if the kubelet does not report its values.
     unlike: t.Optional[tuple[Difference, ...]] = None
-    # When findings and items of drift were first seen; kubelet_since.py fills both.
+    # When each finding (``since``) and each item of drift (``drift_since``) was first seen: see kubelet_since.py.
     since: t.Mapping[Item, int] = {}
     drift_since: t.Mapping[Item, int] = {}
 
@@ -70,7 +73,7 @@ class Inspection(NamedTuple):
 
 
 class Mended(NamedTuple):
-    """A container, the CPUs that were to be set for it, and why this failed ("": it did not fail)."""
+    """A container, the CPUs that Corral wanted to set for the container, and the error (empty: no error)."""
 
     container: Container
     wanted: frozenset[int]

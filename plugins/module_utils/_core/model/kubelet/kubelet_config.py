@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """The configuration that a kubelet uses: its file, its drop-ins in their order, its flags, its defaults.
 
-Kubelet 1.36: drop-ins of --config-dir are JSON merge patches (RFC 7386) over --config, a key that both leave unset has a default
-(pkg/kubelet/apis/config/v1beta1/defaults.go), and flags win over all of these.
+Kubelet 1.36: drop-ins of --config-dir are JSON merge patches (RFC 7386) over --config. A key that no file sets has a default
+(pkg/kubelet/apis/config/v1beta1/defaults.go). Flags win over files and defaults.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .kubelet_options import CONFIGURATION, NEWEST
 API_VERSION, KIND = "kubelet.config.k8s.io/v1beta1", "KubeletConfiguration"
 DEFAULT, THRESHOLDS = "default", "evictionHard"
 
-# The defaults of the keys that concern a node's resources. An empty text counts as unset, an empty map or list does not.
+# The defaults of the keys that concern a node's resources. An empty text counts as unset, an empty map or list counts as set.
 DEFAULTS: dict[str, t.Any] = {
     "cgroupDriver": "cgroupfs",
     "cgroupsPerQOS": True,
@@ -73,7 +73,7 @@ ZERO_IS_UNSET = (
 # The lists that have a default; an empty list turns the default off.
 LISTS = ("enforceNodeAllocatable",)
 
-# The flags that set a key: the key, and how the text is read (see FLAG_KINDS). Source: cmd/kubelet/app/options/options.go.
+# By flag, the key that the flag sets and the kind of the flag's text (see FLAG_KINDS). Source: cmd/kubelet/app/options/options.go.
 FLAGS: dict[str, tuple[str, str]] = {
     "allowed-unsafe-sysctls": ("allowedUnsafeSysctls", "list"),
     "cgroup-driver": ("cgroupDriver", "text"),
@@ -129,7 +129,7 @@ Path = tuple[str, ...]
 
 
 class Layer(NamedTuple):
-    """One source of configuration: where it is, its data, and whether it is a file of --config-dir."""
+    """A source of configuration: its path or flag, its data, and whether the source is a file of --config-dir."""
 
     origin: str
     data: t.Mapping[str, t.Any]
@@ -137,21 +137,21 @@ class Layer(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """The value of a key in force, and what sets it: a file, a flag, or "default"."""
+    """The value of a key in force, and the origin of the value: a file, a flag, or "default"."""
 
     value: t.Any
     origin: str
 
 
 class Config(NamedTuple):
-    """The configuration in force: its data, nested as in a file; the origin of each leaf, by path; the problems that were found."""
+    """The configuration in force: its data, nested as in a file; the origin of each leaf, by the leaf's path; and problems."""
 
     data: dict[str, t.Any]
     origins: t.Mapping[Path, str]
     problems: tuple[str, ...] = ()
 
     def get(self, *path: str) -> t.Any:
-        """The value at a path; None if it is not set."""
+        """The value at a path; None if the configuration has no value there."""
         found: t.Any = self.data
         for key in path:
             found = found.get(key) if isinstance(found, dict) else None
@@ -165,7 +165,7 @@ class Config(NamedTuple):
 def merged_into(data: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """The data of --config into which the kubelet merges drop-ins.
 
-    The kubelet writes the data as JSON before that, and leaves out empty lists (omitempty).
+    Before the merge the kubelet writes the data as JSON, and leaves out empty lists (omitempty).
     """
     return {key: value for key, value in data.items() if key not in LISTS or value != []}
 
@@ -186,10 +186,11 @@ def merge_patch(target: t.Any, patch: t.Any) -> t.Any:
 def effective(
     files: t.Sequence[Layer], flags: t.Sequence[Layer] = (), defaults: t.Optional[t.Mapping[str, t.Any]] = None
 ) -> Config:
-    """The configuration in force: --config and its drop-ins in their order, defaults (DEFAULTS) below them, flags over all.
+    """The configuration in force: --config, then drop-ins in their order, defaults (DEFAULTS) for unset keys, flags over all files.
 
-    A flag replaces its key as a whole, but in featureGates only the gates that it names. Only --config gets default thresholds, over which
-    drop-ins are merged; without --config there are none (cmd/kubelet/app/server.go, loadConfigFile and mergeKubeletConfigurations).
+    A flag replaces the whole value of its key, but of featureGates only the gates that the flag names. Only --config gets default
+    thresholds, and drop-ins are merged over these thresholds; without --config no threshold has a default (cmd/kubelet/app/server.go,
+    loadConfigFile and mergeKubeletConfigurations).
     """
     data: dict[str, t.Any] = {}
     origins: dict[Path, str] = {}
@@ -232,7 +233,7 @@ def add_thresholds(data: dict[str, t.Any], origins: dict[Path, str], defaults: t
 
 
 def record(origins: dict[Path, str], at: Path, patch: t.Any, origin: str) -> None:
-    """Record a patch's origin for each leaf that it sets, and forget the leaves that it replaces or deletes."""
+    """Record ``origin`` for each leaf that the patch sets, and forget the leaves that the patch replaces or deletes."""
     if isinstance(patch, dict) and (patch or not at or has_leaves(origins, at)):
         origins.pop(at, None)
         for key, value in patch.items():
@@ -244,12 +245,12 @@ def record(origins: dict[Path, str], at: Path, patch: t.Any, origin: str) -> Non
 
 
 def has_leaves(origins: t.Mapping[Path, str], at: Path) -> bool:
-    """Whether there are values below a path."""
+    """Whether ``origins`` has values below a path."""
     return any(len(path) > len(at) and path[: len(at)] == at for path in origins)
 
 
 def forget(origins: dict[Path, str], at: Path) -> None:
-    """Forget a leaf and everything below it."""
+    """Forget the origins of a path and of everything below the path."""
     for path in [path for path in origins if path[: len(at)] == at]:
         del origins[path]
 
@@ -267,7 +268,7 @@ def unknown_keys(files: t.Iterable[Layer]) -> list[str]:
 
 # Flags
 
-AGAIN = "\0"  # between the texts of a flag that is given several times: no word of a command line has it
+AGAIN = "\0"  # between the texts of a flag that is given several times; no word of a command line has this character
 
 
 def flags_of(arguments: t.Sequence[str]) -> dict[str, str]:
@@ -293,7 +294,7 @@ def flags_of(arguments: t.Sequence[str]) -> dict[str, str]:
 def flag_layers(flags: t.Mapping[str, str]) -> tuple[list[Layer], list[str]]:
     """The keys that flags set, as a layer for each flag, and the problems of the flags that cannot be read.
 
-    A flag replaces the value of the files as a whole; if it is given again, it adds to a map or a list, and replaces any other value.
+    The first use of a flag replaces the whole value of the files. A further use adds to a map or a list, and replaces any other value.
     """
     layers: list[Layer] = []
     problems: list[str] = []
@@ -313,7 +314,7 @@ def flag_layers(flags: t.Mapping[str, str]) -> tuple[list[Layer], list[str]]:
 
 
 def of_flag(kind: str, texts: t.Sequence[str]) -> t.Any:
-    """The value that a flag sets with these texts, in their order; None if it sets nothing. Raises ValueError."""
+    """The value that a flag of a kind sets with its ``texts``, in their order; None if the texts set no value. Raises ValueError."""
     if kind == "memory" and "" in texts:  # After an empty text the kubelet takes no other text.
         if "" in texts[:-1]:
             raise ValueError(texts)
@@ -327,19 +328,19 @@ def of_flag(kind: str, texts: t.Sequence[str]) -> t.Any:
 
 
 def as_bool(text: str) -> bool:
-    """A Go bool. Raises ValueError."""
+    """The value of a Go bool. Raises ValueError for any other text."""
     if text not in (*TRUE, *FALSE):
         raise ValueError(text)
     return text in TRUE
 
 
 def as_map(text: str, between: str = "=") -> dict[str, str]:
-    """``a=1,b=2`` as a map. Raises ValueError."""
+    """A text such as ``a=1,b=2`` as a map. Raises ValueError."""
     return {name: value for part in text.split(",") if part for name, value in as_pair(part, between).items()}
 
 
 def as_pair(text: str, between: str = "=") -> dict[str, str]:
-    """``a=1`` as a map; a comma is part of the value. Raises ValueError."""
+    """A text such as ``a=1`` as a map; a comma is part of the value. Raises ValueError."""
     name, separator, value = text.partition(between)
     if not separator:
         raise ValueError(text)
@@ -354,7 +355,7 @@ def as_option(text: str) -> dict[str, str]:
 
 
 def as_list(text: str) -> list[str]:
-    """``a,b``, a line of CSV, as a list. Raises ValueError."""
+    """A line of CSV, such as ``a,b``, as a list. Raises ValueError."""
     if '"' not in text:
         return text.split(",") if text else []
     import csv  # A kubelet's command line hardly ever has quotes.
@@ -366,13 +367,13 @@ def as_list(text: str) -> list[str]:
 
 
 def as_memory(text: str) -> list[dict[str, t.Any]]:
-    """``0:memory=1Gi,hugepages-1Gi=2Gi;1:memory=2Gi`` as the rows of reservedMemory. Raises ValueError."""
+    """A text such as ``0:memory=1Gi,hugepages-1Gi=2Gi;1:memory=2Gi`` as the rows of reservedMemory. Raises ValueError."""
     found = []
     for part in text.split(";"):
         node, *rest = part.split(":")
         if len(rest) != 1 or not _NODE.fullmatch(node):
             raise ValueError(text)
-        limits = dict(row.split("=") for row in rest[0].split(","))  # A row without exactly one "=" is a ValueError.
+        limits = dict(row.split("=") for row in rest[0].split(","))  # A row without exactly one "=" raises ValueError.
         if not all(kind == "memory" or kind.startswith("hugepages-") for kind in limits):
             raise ValueError(text)
         if any(config_values.amount(size) is None for size in limits.values()):
@@ -392,7 +393,7 @@ FLAG_KINDS: dict[str, t.Callable[[str], t.Any]] = {
     "gates": lambda text: {name: as_bool(value) for name, value in as_map(text).items()},
     "memory": as_memory,
 }
-# How the text of each kind is written.
+# By kind, the form of a flag's text, for messages.
 FORMS = {
     "int": "a whole number",
     "bool": "true or false",

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""How a kubelet's configuration in force differs from what is wanted: key by key, by meaning, each with what sets it."""
+"""How a kubelet's configuration in force differs from the wanted keys: each key whose values differ in meaning, and its origin."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .kubelet_wanted import GATES
 
 
 class Difference(NamedTuple):
-    """A top-level key that is not as wanted: its values as texts (None: not set), and the file or flag that sets it (or "default").
+    """A top-level key with another value than wanted. ``actual`` and ``wanted`` are texts (None: not set).
 
-    ``overridden``: a later file or a flag sets it, so that Corral's file does not count.
+    ``origin``: the file or flag that sets the key, or "default". ``overridden``: a later file or a flag overrides Corral's file.
     """
 
     key: str
@@ -42,10 +42,10 @@ def changing(now: Config, then: Config, keys: t.Optional[t.Container[str]] = Non
 def running_otherwise(config: Config, running: t.Mapping[str, t.Any]) -> list[Difference]:
     """The keys whose values a running kubelet reports differently from its files, flags and defaults.
 
-    The kubelet fills nested settings with defaults, and leaves out a key that is zero or empty: neither is a difference.
+    The kubelet fills nested settings with defaults, and leaves out a key that is zero or empty. These do not count as differences.
     """
     reported = {
-        # In these maps each entry counts, so that an entry which only the kubelet has is a difference.
+        # In the maps of MAPS each entry counts: an entry that only the kubelet has is a difference.
         key: running[key] if key in MAPS and running.get(key) else as_configured(value, running.get(key))
         for key, value in config.data.items()
     }
@@ -62,7 +62,7 @@ def as_configured(configured: t.Any, running: t.Any) -> t.Any:
 def overridden(
     then: Config, wanted: t.Mapping[str, t.Any], files: t.Sequence[Layer] = (), own: str = ""
 ) -> list[Difference]:
-    """The keys that are not as wanted even with Corral's file ``own``, which is among the files. A null in a later file deletes a key."""
+    """The keys without their wanted values in ``then``, which includes Corral's file ``own``. A null in a later file deletes a key."""
     found = []
     for key, value in wanted.items():
         actual = then.get(key)
@@ -80,17 +80,17 @@ def overridden(
 
 
 def deletes(patch: t.Any) -> bool:
-    """Whether a JSON merge patch deletes something."""
+    """Whether a JSON merge patch deletes any key."""
     return patch is None or (isinstance(patch, dict) and any(map(deletes, patch.values())))
 
 
 def same(key: str, one: t.Any, other: t.Any) -> bool:
-    """Whether two values of a key mean the same."""
+    """Whether two values of a key have the same meaning."""
     return bool(config_values.meaning(key, one) == config_values.meaning(key, other))
 
 
 def origin_of(config: Config, key: str, wanted: t.Any = None) -> str:
-    """The origin of a key; of a map, the origin of the first value that is not as wanted. Gates that are not wanted may be anything."""
+    """The origin of a key's value; for a map, the origin of the first entry that differs from ``wanted``. Unwanted gates do not count."""
     origins = {path: origin for path, origin in config.origins.items() if path[0] == key}
     if isinstance(wanted, dict):
         for path, origin in sorted(origins.items()):

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The kubelet's words for what Corral configures, and the version (1.MINOR) that introduced each word.
+"""The words (keys, options, values) of a kubelet's configuration that Corral uses, and the version (1.MINOR) that introduced each word.
 
 Source: Kubernetes, pkg/features/kube_features.go, pkg/kubelet/cm/cpumanager/policy_options.go,
 pkg/kubelet/cm/topologymanager/policy_options.go and pkg/kubelet/apis/config/validation. Corral supports kubelets from 1.28 on.
@@ -31,7 +31,7 @@ SIGNALS = (
     "allocatableMemory.available",
 )
 
-# The gates of each manager's alpha options, off by default; the gates of its beta options are on.
+# The feature gates of a manager's alpha options are off by default; the gates of a manager's beta options are on.
 CPU_ALPHA, TOPOLOGY_ALPHA = "CPUManagerPolicyAlphaOptions", "TopologyManagerPolicyAlphaOptions"
 
 
@@ -47,7 +47,7 @@ class Since(NamedTuple):
         return minor >= self.came
 
     def gate_of(self, minor: int) -> str:
-        """The gate that the word needs in the kubelet 1.``minor``; "" for a word without a gate."""
+        """The gate that the word needs in the kubelet 1.``minor``; an empty string if the word needs no gate."""
         return self.gate if self.came <= minor < self.free else ""
 
 
@@ -63,7 +63,7 @@ TOPOLOGY_OPTIONS = {
     "prefer-closest-numa-nodes": Since(26, 28, TOPOLOGY_ALPHA),
     "max-allowable-numa-nodes": Since(31, 31),
 }
-# Keys of the configuration that only newer kubelets know, or that need a gate in some versions.
+# Keys of the configuration that some supported kubelets do not know, or know only with a feature gate.
 KEYS = {
     "imageMaximumGCAge": Since(29, 30, "ImageMaximumGCAge"),
     "memorySwap": Since(22, 30, "NodeSwap"),

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Contradictions in a kubelet's configuration: why it would not start, and what would not work on this machine.
+"""The contradictions in a kubelet's configuration that keep the kubelet from starting, or that do not fit the machine.
 
-The rules are of Kubernetes 1.36 (pkg/kubelet/apis/config/validation, the managers' own checks at start), and of the node as a whole, which
-the kubelet does not check: memory, processes, disk thresholds, CPUs that the kernel isolates.
+Some rules come from Kubernetes 1.36 (pkg/kubelet/apis/config/validation, the managers' checks at start). The kubelet does not check the
+other rules, which concern the whole node: memory, processes, disk thresholds, CPUs that the kernel isolates.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Rules:
         self.problems: list[Problem] = []
 
     def refuse(self, value: object, message: str, *path: str) -> None:
-        """Note a problem at the profile's key where the profile sets it, else at the file or flag that sets the key."""
+        """Add a problem of the value at ``path``, with the profile's key if the profile sets the value, else with the file or flag."""
         self.problems.append(Problem(self.place(*path), value, message))
 
     def place(self, *path: str) -> str:
-        """Where the value at a path is declared."""
+        """The key of the profile that sets the value at a path, else the file or flag with the key."""
         if path[0] in self.own and path[0] in ASKED_BY:
             asked = ASKED_BY[path[0]]
             return join(asked, path[1]) if len(path) > 1 else asked
@@ -60,7 +60,7 @@ class Rules:
         return key if origin == DEFAULT else f"{origin}: {key}"
 
     def mapping(self, key: str) -> t.Mapping[str, t.Any]:
-        """The mapping of a key; empty for a missing key, and for a value that is no mapping."""
+        """The value of a key; an empty mapping for a missing key, and for a value that is no mapping."""
         value = self.config.get(key)
         return value if isinstance(value, dict) else {}
 
@@ -70,7 +70,7 @@ class Rules:
 
     @property
     def reserved(self) -> frozenset[int]:
-        """reservedSystemCPUs; empty if it is missing, or no list of CPUs."""
+        """The CPUs of reservedSystemCPUs; an empty set if the key is missing or has no list of CPUs."""
         try:
             return cpuset.parse(str(self.config.get("reservedSystemCPUs") or ""))
         except ValueError:
@@ -95,7 +95,7 @@ def check_shapes(rules: Rules) -> None:
 
 
 def check_cpus(rules: Rules) -> None:
-    """Check the reserve, and the CPUs that are left for pods."""
+    """Check the reserved CPUs, and the CPUs for pods."""
     config, machine, reserved = rules.config, rules.machine, rules.reserved
     if reserved - machine.online:
         gone = cpuset.format(reserved - machine.online)
@@ -132,7 +132,7 @@ def check_cpus(rules: Rules) -> None:
 
 
 def check_options(rules: Rules) -> None:
-    """Check the options of the CPU manager: forbidden pairs, and what an option needs."""
+    """Check the options of the CPU manager: forbidden pairs, and the conditions of each option."""
     given = rules.mapping("cpuManagerPolicyOptions")
     policy = rules.config.get("cpuManagerPolicy")
     if given and policy != "static":
@@ -196,7 +196,7 @@ def groups_of(config: Config) -> frozenset[str]:
 
 
 def group_of(config: Config, key: str) -> str:
-    """The path of a control group that a key names. The systemd driver looks for a slice: a-b means /a.slice/a-b.slice."""
+    """The path of the control group that a key names. With the systemd driver the key names a slice: a-b means /a.slice/a-b.slice."""
     said = str(config.get(key))
     if config.get("cgroupDriver") != "systemd":
         return said
@@ -205,7 +205,7 @@ def group_of(config: Config, key: str) -> str:
 
 
 def check_group(rules: Rules, key: str) -> None:
-    """Check a control group whose limits the kubelet sets: the kubelet does not make it."""
+    """Check that the control group of ``key`` exists: the kubelet sets its limits, but does not make the control group."""
     said = str(rules.config.get(key))
     stem = said.rstrip("/").rpartition("/")[2]
     if stem.endswith((".service", ".scope")):
@@ -221,7 +221,7 @@ def check_group(rules: Rules, key: str) -> None:
 
 
 def check_eviction(rules: Rules) -> None:
-    """Check the soft thresholds: each needs a grace period, and has to be met before the hard threshold."""
+    """Check the soft thresholds: each needs a grace period, and must be reached before the hard threshold."""
     hard, soft = rules.mapping("evictionHard"), rules.mapping("evictionSoft")
     for signal, value in soft.items():
         if rules.config.get("evictionSoftGracePeriod", signal) is None:
@@ -241,7 +241,7 @@ def is_below(one: object, other: object) -> bool:
 
 
 def check_images(rules: Rules) -> None:
-    """Check image garbage collection by itself, and against eviction."""
+    """Check the thresholds and ages of image garbage collection, and the high threshold against the eviction thresholds."""
     config = rules.config
     high, low = (units(config.get(f"imageGC{word}ThresholdPercent")) for word in ("High", "Low"))
     if low >= high:
@@ -263,7 +263,7 @@ def check_images(rules: Rules) -> None:
 
 
 def check_pids(rules: Rules) -> None:
-    """Check the tasks that all pods may have together against the tasks of the machine."""
+    """Check the tasks that all pods may have together against the machine's limit of tasks."""
     config, total = rules.config, rules.machine.pids
     limit, pods = units(config.get("podPidsLimit")), units(config.get("maxPods"))
     kept = sum(units(config.get(key, "pid")) for key in ("kubeReserved", "systemReserved"))
@@ -298,7 +298,7 @@ def check_memory(rules: Rules) -> None:
 
 
 def check_reserved_memory(rules: Rules) -> None:
-    """Check reservedMemory: the kubelet demands that it adds up to the reserves, and each NUMA node must have the memory."""
+    """Check reservedMemory: the amounts must add up to the reserves (the kubelet's rule), and each NUMA node must have its amount."""
     config, machine, key = rules.config, rules.machine, "reservedMemory"
     if config.get("memoryManagerPolicy") not in STATIC:
         return
@@ -342,7 +342,7 @@ def shown(size: int) -> str:
 
 
 def check_swap(rules: Rules) -> None:
-    """Check failSwapOn on a machine with swap. Swap for pods is refused wherever failSwapOn is set."""
+    """Check failSwapOn on a machine with swap. If the profile declares LimitedSwap, the problem names memorySwap instead of failSwapOn."""
     if not rules.machine.swap or rules.config.get("failSwapOn") is not True:
         return
     behavior = rules.mapping("memorySwap").get("swapBehavior")

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""How much of a node's resources a kubelet offers to pods (allocatable), as the kubelet computes it at its start.
+"""The amounts of a node's resources that a kubelet offers to pods (allocatable), computed as at the kubelet's start.
 
 Kubernetes 1.36, pkg/kubelet/cm/node_container_manager_linux.go and pkg/kubelet/nodestatus/setters.go: the capacity without the reserves and
 the hard eviction threshold. Hugepages do not count as memory, and are offered whole.
@@ -20,7 +20,7 @@ from .config_values import units
 from .kubelet_config import Config
 from .kubelet_wanted import MEMORY, Machine
 
-SHOWN = 3  # control groups in a line
+SHOWN = 3  # the most control groups that a message names
 
 
 class Amount(NamedTuple):
@@ -43,7 +43,7 @@ class Amount(NamedTuple):
 
 
 class Use(NamedTuple):
-    """What a control group beside the pods uses now: bytes of memory without cache that the kernel can drop at once, and tasks."""
+    """The present use of a control group outside of pods: tasks, and bytes of memory without cache that the kernel can drop at once."""
 
     group: str
     memory: int
@@ -51,7 +51,7 @@ class Use(NamedTuple):
 
 
 def sizing(config: Config, machine: Machine) -> list[Amount]:
-    """The resources of a node under a configuration: cpu, memory, hugepages by page size, pid, pods."""
+    """The resources of a node with a configuration of the kubelet: cpu, memory, hugepages by page size, pid, pods."""
     found = []
     cpus = len(machine.online) * 1000
     found.append(Amount("cpu", cpus, max(cpus - reserved_cpus(config), 0)))
@@ -74,7 +74,7 @@ def sizing(config: Config, machine: Machine) -> list[Amount]:
 
 
 def reserved_cpus(config: Config) -> int:
-    """Thousandths of CPUs that are reserved: by reservedSystemCPUs, else by kubeReserved and systemReserved."""
+    """The reserved CPUs in thousandths of a CPU: by reservedSystemCPUs, else by kubeReserved and systemReserved."""
     listed = config.get("reservedSystemCPUs")
     if listed:
         try:
@@ -85,7 +85,7 @@ def reserved_cpus(config: Config) -> int:
 
 
 def exceeded(config: Config, used: t.Sequence[Use]) -> list[str]:
-    """A message for each reserve that is less than the control groups beside the pods use now. A task reserve of 0 is allowed."""
+    """A message for each reserve that is less than the present use outside of pods. A task reserve of 0 is allowed."""
     found = []
     rows = {MEMORY: [(one.group, one.memory) for one in used], "pid": [(one.group, one.tasks) for one in used]}
     for kind, amounts in rows.items():

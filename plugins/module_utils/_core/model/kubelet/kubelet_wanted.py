@@ -18,7 +18,7 @@ from .kubelet_config import DEFAULTS, THRESHOLDS, Config, Layer, effective, merg
 from .kubelet_options import CPU_OPTIONS, KEYS, TOPOLOGY_OPTIONS, WORDS, Since
 
 MEMORY = "memory"
-# The key of the configuration for each field of the section that stands for a single key.
+# By field of the section, the key of the configuration with the same meaning.
 TERMS = {
     "cpu_manager_policy": "cpuManagerPolicy",
     "cpu_manager_policy_options": "cpuManagerPolicyOptions",
@@ -55,12 +55,12 @@ ASKED_BY[RESERVED_CPUS] = "cpu.reserved"
 
 
 class Machine(NamedTuple):
-    """What a kubelet's configuration has to fit: the installed version (1, MINOR; None: not asked), CPUs, memory and processes.
+    """The machine that a kubelet's configuration has to fit. ``version``: of the kubelet, as (1, MINOR); None if Corral did not ask.
 
-    ``reserved`` and ``isolated`` are the profile's pools (None: it has none), ``isolcpus`` what the kernel isolates. ``numa`` has the
-    bytes of each NUMA node by kind (memory, hugepages-2Mi …) with the hugepages that the profile declares; ``pids`` is the smaller of
-    pid_max and threads-max (None: not known). ``exclusive`` are the CPUs that workloads of an earlier profile keep until they stop,
-    ``with_cpus`` the NUMA nodes that have CPUs, ``absent_groups`` the control groups (paths) that a configuration names and nothing makes.
+    ``reserved`` and ``isolated``: the profile's pools (``reserved`` None: the profile has no such pool). ``isolcpus``: the CPUs that the
+    kernel isolates. ``numa``: the bytes of each NUMA node by kind (memory, hugepages-2Mi …), with the hugepages that the profile declares.
+    ``pids``: the smaller of pid_max and threads-max (None: unknown). ``exclusive``: the CPUs that workloads of an earlier profile keep
+    until they stop. ``with_cpus``: the NUMA nodes with CPUs. ``absent_groups``: missing control groups (paths) that a configuration names.
     """
 
     version: t.Optional[tuple[int, int]]
@@ -79,19 +79,20 @@ class Machine(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """The keys that are to be in force; a key with an empty map or list is to have no entries. ``problems`` name what the installed version
-    does not know.
+    """The keys and values that are to be in force; a key with an empty map or list must have no entries.
+
+    ``problems``: the keys, options and values that the installed kubelet does not know.
     """
 
     data: dict[str, t.Any]
     problems: tuple[Problem, ...] = ()
 
     def patch(self, below: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-        """The JSON merge patch that gives the configuration ``below`` these keys; null deletes an entry that a map is not to have."""
+        """The JSON merge patch that gives the configuration ``below`` the wanted keys; null deletes an entry that a map must not have."""
         return {key: patch_of(key, value, below.get(key)) for key, value in self.data.items() if self.says(key, below)}
 
     def replacing(self, below: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-        """The keys for a file that also has keys of other programs: the other feature gates in ``below`` stay."""
+        """The wanted keys for a file that also has keys of other programs: the other feature gates in ``below`` stay."""
         return {
             key: merge_patch(below.get(key), value) if key == GATES else value
             for key, value in self.data.items()
@@ -99,7 +100,7 @@ class Wanted(NamedTuple):
         }
 
     def says(self, key: str, below: t.Mapping[str, t.Any]) -> bool:
-        """Whether a key has to be written. False for a key that is to have no entries, if the key has no default and no value ``below``."""
+        """Whether a key has to be written. A key without entries is left out if the key has no default and no value ``below``."""
         return self.data[key] not in ({}, []) or key in DEFAULTS or bool(below.get(key))
 
 
@@ -120,7 +121,7 @@ def compile(kubelet: Kubelet, machine: Machine) -> Wanted:
     if kubelet.reserve_formula is not None:
         data[KUBE_RESERVED] = {**by_formula(kubelet.reserve_formula, machine), **data.get(KUBE_RESERVED, {})}
     if kubelet.cpu_manager_policy == "none" and kubelet.cpu_manager_policy_options is None:
-        data["cpuManagerPolicyOptions"] = {}  # With an option the kubelet would not start.
+        data["cpuManagerPolicyOptions"] = {}  # The kubelet would not start with an option.
     if kubelet.memory_manager_policy == "none" and kubelet.reserved_memory is None:
         data["reservedMemory"] = []
     if machine.reserved is not None:
@@ -128,7 +129,7 @@ def compile(kubelet: Kubelet, machine: Machine) -> Wanted:
     if machine.version is None:
         return Wanted(data)
     if data.get(MAXIMUM_AGE) == "0s" and not KEYS[MAXIMUM_AGE].known(machine.version[1]):
-        del data[MAXIMUM_AGE]  # That version never removes images by age.
+        del data[MAXIMUM_AGE]  # A kubelet without this key never removes images by age.
     problems: list[Problem] = []
     gates: dict[str, bool] = {}
     for path, value, what, since in versioned(data):
@@ -144,7 +145,7 @@ def compile(kubelet: Kubelet, machine: Machine) -> Wanted:
 
 
 def by_formula(name: str, machine: Machine) -> dict[str, str]:
-    """kubeReserved by a formula; without its CPUs if the profile has reserved CPUs, which the kubelet takes as a list."""
+    """The kubeReserved of a formula, without cpu if the profile has reserved CPUs: the kubelet then gets a list of CPUs."""
     found = reserve_formulas.reserve(name, len(machine.online), machine.memory)
     return {kind: amount for kind, amount in found.items() if kind != "cpu" or machine.reserved is None}
 
@@ -157,7 +158,7 @@ def asked_by(term: str, kubelet: t.Optional[Kubelet]) -> t.Optional[str]:
 
 
 def versioned(data: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, t.Any, str, Since]]:
-    """The parts of ``data`` that not every version knows: the path in the profile, the value there, the kubelet's word, and since when."""
+    """The entries of ``data`` that some kubelets do not know: path in the profile, value there, the kubelet's word, and its versions."""
     for term, known in (("cpuManagerPolicyOptions", CPU_OPTIONS), ("topologyManagerPolicyOptions", TOPOLOGY_OPTIONS)):
         for name, value in (data.get(term) or {}).items():
             yield f"{ASKED_BY[term]}.{name}", value, f"the option {name}", known[name]
@@ -172,12 +173,12 @@ def versioned(data: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, t.Any, str, 
 
 
 def as_is(value: t.Any) -> t.Any:
-    """The value itself, which the profile and the configuration write in the same way."""
+    """The unchanged value: profile and configuration write this value in the same way."""
     return value
 
 
 def memory_rows(memory: t.Mapping[int, int]) -> list[dict[str, t.Any]]:
-    """The value of reservedMemory for these bytes by NUMA node."""
+    """The value of reservedMemory for ``memory``, which has bytes by NUMA node."""
     return [
         {"numaNode": node, "limits": {MEMORY: sizes.size_text(size)}} for node, size in sorted(memory.items()) if size
     ]
@@ -229,27 +230,27 @@ def divided(total: int, numa: t.Mapping[int, t.Mapping[str, int]]) -> dict[int, 
 
 
 def complete(wanted: Wanted, kubelet: Kubelet, machine: Machine, in_force: t.Callable[[Wanted], Config]) -> Wanted:
-    """The wanted keys; with reservedMemory if the policy static needs it and the profile leaves it to Corral.
+    """The wanted keys, with reservedMemory added if the memory manager's policy is static and the profile does not declare reservedMemory.
 
     ``in_force`` returns the configuration that results from wanted keys: other files may declare the reserves.
     """
     if kubelet.memory_manager_policy != "static" or kubelet.reserved_memory is not None:
         return wanted
     total = reserved_in_all(in_force(wanted), machine.memory)
-    # The kubelet and the system take memory where they run, not from a GPU's memory.
+    # The kubelet and the system use the memory of NUMA nodes with CPUs, not the memory of a GPU.
     numa = {node: kinds for node, kinds in machine.numa.items() if node in machine.with_cpus}
     return wanted._replace(data={**wanted.data, "reservedMemory": memory_rows(divided(total, numa))})
 
 
 def in_force(files: t.Sequence[Layer], flags: t.Sequence[Layer], own: str, patch: t.Mapping[str, t.Any]) -> Config:
-    """The configuration with a drop-in at ``own`` that has this patch, in its place among the other files."""
+    """The configuration in force if the drop-in ``own`` has the data ``patch``, in its place among the other files."""
     others = [layer for layer in files if layer.origin != own]
     at = place_of(others, own)
     return effective([*others[:at], Layer(own, patch, drop_in=True), *others[at:]], flags)
 
 
 def below(files: t.Sequence[Layer], own: str) -> dict[str, t.Any]:
-    """The data that the files before a drop-in make together, with the default thresholds: the drop-in is merged into this data."""
+    """The merged data of the files before the drop-in ``own``, with the default thresholds. The drop-in is merged into this data."""
     others = [layer for layer in files if layer.origin != own]
     before = others[: place_of(others, own)]
     thresholds = {THRESHOLDS: DEFAULTS[THRESHOLDS]}
@@ -257,7 +258,7 @@ def below(files: t.Sequence[Layer], own: str) -> dict[str, t.Any]:
 
 
 def place_of(others: t.Sequence[Layer], own: str) -> int:
-    """How many of the files come before a drop-in: --config, and the drop-ins whose names sort before, folder by folder."""
+    """The number of files before the drop-in ``own``: --config, and the drop-ins whose names sort before, folder by folder."""
     folder = own.rpartition("/")[0] + "/"
     return sum(
         not layer.drop_in or layer.origin[len(folder) :].partition("/")[0] < own[len(folder) :] for layer in others

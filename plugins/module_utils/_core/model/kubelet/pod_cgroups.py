@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The pod and container of a control group, from the names that the kubelet's cgroup drivers and the runtimes give it.
+"""The pod and container of a control group, from the names that the kubelet's cgroup drivers and the runtimes use.
 
 systemd: kubepods-burstable-podUID.slice/cri-containerd-ID.scope, the UID's dashes as underscores; cgroupfs: kubepods/burstable/podUID/ID
 (pkg/kubelet/cm/cgroup_manager_linux.go; containerd, CRI-O, cri-dockerd).
@@ -24,9 +24,9 @@ MONITORS = "conmon"
 
 
 class Container(NamedTuple):
-    """A container of a pod: the pod's UID, its own id, its CPUs. ``pod_name`` (namespace/name) and ``name`` are "" if unknown.
+    """A container of a pod: the pod's UID, the container's id and CPUs. ``pod_name`` (namespace/name) and ``name`` are empty if unknown.
 
-    ``path`` is the full path of its control group.
+    ``path`` is the full path of the container's control group.
     """
 
     pod: str
@@ -38,7 +38,7 @@ class Container(NamedTuple):
 
 
 def container_of(path: str) -> t.Optional[Container]:
-    """The container of a control group's path; None for any other control group."""
+    """The container whose control group has this path; None for any other control group."""
     if MONITORS in path.rpartition("/")[2]:
         return None
     found = BY_SYSTEMD.search(path)
@@ -49,7 +49,7 @@ def container_of(path: str) -> t.Optional[Container]:
 
 
 def named_by_log(name: str) -> t.Optional[Container]:
-    """The container that a link in /var/log/containers names: POD_NAMESPACE_CONTAINER-ID.log."""
+    """The container that a link in /var/log/containers names (POD_NAMESPACE_CONTAINER-ID.log); None for any other name."""
     found = LOG.match(name)
     if not found:
         return None

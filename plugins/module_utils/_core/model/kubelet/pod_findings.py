@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A kubelet's assignments compared with its pods' control groups: leaks and overlaps, which the kubelet does not report."""
+"""The differences between a kubelet's assignments and its pods' control groups: leaks and overlaps, which the kubelet does not report."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .pod_cgroups import Container
 from .state_files import CpuState
 
 Kind = t.Literal["leaked", "ended", "other_cpus", "overlap", "host_process", "stopped", "oom_score"]
-KUBELET = "kubelet.service"  # It sets its own oom_score_adj at its start.
+KUBELET = "kubelet.service"  # The kubelet sets its own oom_score_adj at its start.
 Item = tuple[str, str, str]  # kind, subject, container
 
 
 class Finding(NamedTuple):
-    """A difference from the kubelet's state. A text that does not apply is "".
+    """A difference from the kubelet's state. A text that does not apply is empty.
 
     ``subject`` is the pod's name or UID, a control group or a unit; ``cpus`` are the CPUs concerned, ``wanted`` the assigned CPUs.
     """
@@ -34,7 +34,7 @@ class Finding(NamedTuple):
     message: str
 
     def item(self) -> Item:
-        """The identity of a finding: it stays the same as long as the difference exists."""
+        """The identity of a finding, which stays the same as long as the difference exists."""
         return self.kind, self.subject, self.container
 
 
@@ -51,7 +51,7 @@ def leaked(pods: t.Iterable[str], present: t.Container[str], cpus: t.Mapping[str
 
 
 def leak_text(cpus: frozenset[int]) -> str:
-    """What a leak means, and the way out."""
+    """The message about a leak: its effect, and what to do."""
     lost = f"CPUs {cpuset.format(cpus)} are" if cpus else "what it had is"
     return (
         f"the pod is gone and its assignment is not: {lost} given to no other pod until the kubelet is restarted "
@@ -68,9 +68,9 @@ def exclusive_of(state: CpuState) -> dict[str, frozenset[int]]:
 
 
 def ended(state: CpuState, containers: t.Iterable[Container], logged: t.Iterable[Container]) -> list[Finding]:
-    """The containers that have ended in a running pod and keep CPUs that no other container of the pod has (kubernetes#122171).
+    """The ended containers of running pods that keep CPUs, if no other container of the pod has these CPUs (kubernetes#122171).
 
-    An init container keeps its CPUs if later containers took other CPUs. ``logged``: the containers that have begun, since they have a log.
+    An init container keeps its CPUs if later containers took other CPUs. ``logged``: the containers with a log, which have begun.
     """
     running: dict[str, set[str]] = {}
     uids = {}
@@ -93,7 +93,7 @@ def ended(state: CpuState, containers: t.Iterable[Container], logged: t.Iterable
 
 
 def strayed(state: CpuState, containers: t.Iterable[Container]) -> list[Container]:
-    """The containers on shared CPUs that may also run on exclusive CPUs: the kubelet itself would set their CPUs again.
+    """The containers on shared CPUs that may also run on exclusive CPUs. The kubelet would set the CPUs of these containers again.
 
     Containers with an assignment (another program changed their control groups) and containers without a known name are left out.
     """
@@ -112,8 +112,8 @@ def strayed(state: CpuState, containers: t.Iterable[Container]) -> list[Containe
 def of_containers(state: CpuState, containers: t.Iterable[Container]) -> list[Finding]:
     """The containers that do not run on their assigned CPUs, and containers without assigned CPUs on exclusive CPUs (the overlap window).
 
-    Every kubelet leaves a pod's sandbox, whose only process sleeps, on all CPUs. The sandbox is the container without a log in a pod whose
-    other containers have logs.
+    A pod's sandbox is left out: every kubelet leaves the sandbox, whose only process sleeps, on all CPUs. The sandbox is the container
+    without a log in a pod whose other containers have logs.
     """
     everybody = exclusive_of(state)
     found = []
@@ -131,7 +131,7 @@ def of_containers(state: CpuState, containers: t.Iterable[Container]) -> list[Fi
             found.append(Finding("other_cpus", subject, name, cpus, wanted, message))
             continue
         others = frozenset().union(*(cpus for pod, cpus in everybody.items() if pod != one.pod)) & one.cpus
-        # A container without a known name may be the sandbox, or the container that has its pod's CPUs.
+        # A container without a known name may be the sandbox, or the container with its pod's exclusive CPUs.
         if assigned is None and one.name and own and not state.pods.get(one.pod):
             others |= own & one.cpus
         if others:
@@ -142,7 +142,7 @@ def of_containers(state: CpuState, containers: t.Iterable[Container]) -> list[Fi
 
 
 def of_host(others: t.Iterable[tuple[str, frozenset[int], tuple[str, ...]]]) -> list[Finding]:
-    """By control group, the host's processes that may run on exclusive CPUs."""
+    """A finding for each control group of the host whose processes may run on pods' exclusive CPUs. ``others``: group, CPUs, processes."""
     return [
         Finding(
             "host_process", group, "", cpuset.format(cpus), "",
@@ -154,7 +154,7 @@ def of_host(others: t.Iterable[tuple[str, frozenset[int], tuple[str, ...]]]) -> 
 
 
 def of_stopped(running: bool, containers: t.Sequence[Container]) -> list[Finding]:
-    """A finding if containers run without a kubelet."""
+    """A finding if containers run while no kubelet is ``running``."""
     if running or not containers:
         return []
     pods = len({one.pod for one in containers})
@@ -165,7 +165,7 @@ def of_stopped(running: bool, containers: t.Sequence[Container]) -> list[Finding
 
 
 def of_scores(scores: t.Mapping[str, int]) -> list[Finding]:
-    """The units that the kernel may end before containers of Guaranteed pods when memory is short, by their main processes' ``scores``."""
+    """A finding for each unit that the kernel may end before containers of Guaranteed pods. ``scores``: oom_score_adj by unit."""
     return [
         Finding(
             "oom_score", unit, "", "", "",

@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """The kubelet's reserves by a formula over the size of a node.
 
-The figures behind a name never change: with other figures a kubelet would get another reserve, and restart, after an update of Corral. New
-figures get a new name.
+The figures behind a formula's name never change: with other figures an update of Corral would change a kubelet's reserve and restart the
+kubelet. New figures get a new name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ Bands = t.Sequence[tuple[int, int]]
 
 
 class Formula(NamedTuple):
-    """Bands for CPUs and for GiB of memory: the number of units (0: all others), and the hundredths of a percent reserved of each unit."""
+    """The bands for CPUs and for GiB of memory.
+
+    A band is a number of units (0: all further units), and the share that is reserved of each unit, in hundredths of a percent.
+    """
 
     cpus: Bands
     memory: Bands
@@ -37,9 +40,9 @@ FORMULAS: t.Mapping[str, Formula] = {
 
 
 def reserve(name: str, cpus: int, memory: int) -> dict[str, str]:
-    """The reserves of a node with so many CPUs and bytes of memory, as Kubernetes writes them, rounded up to 1m and 1Mi.
+    """The reserves of a node with a number of CPUs and bytes of memory, as quantities of Kubernetes, rounded up to 1m and 1Mi.
 
-    Memory counts in whole GiB, rounded up: the kernel offers somewhat less memory than the machine has, and each kernel another amount.
+    Memory counts in whole GiB, rounded up: the kernel offers less memory than the machine has, and the difference depends on the kernel.
     """
     formula = FORMULAS[name]
     mib = share(formula.memory, rounded_up(memory, GIB), 1024)
@@ -47,7 +50,7 @@ def reserve(name: str, cpus: int, memory: int) -> dict[str, str]:
 
 
 def share(bands: Bands, units: int, parts: int) -> int:
-    """The reserve of a node with so many ``units`` by these bands, in parts of a unit; a unit has ``parts`` parts."""
+    """The reserve of a node with a number of ``units``, by the bands. The result is in parts of a unit; a unit has ``parts`` parts."""
     found = 0
     for width, hundredths in bands:
         taken = min(units, width) if width else units

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Whether a kubelet would start with a state that it has read: the checks of its static policies, in their words.
+"""Whether a kubelet would start with a state after reading it: the checks of the static policies, in the kubelet's words.
 
-Kubelet 1.36, policy_static.go of the CPU manager and of the memory manager. The policy none checks nothing more.
+Kubelet 1.36, policy_static.go of the CPU manager and of the memory manager. The policy none has no such checks.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class CpuSettings(NamedTuple):
 
 
 def check_cpus(state: CpuState, settings: CpuSettings) -> None:
-    """Raise StateRefused if the static policy would not start with this state. The kubelet makes an empty state anew."""
+    """Raise StateRefused if the static policy would not start with this state. The kubelet replaces an empty state by a new state."""
     if settings.policy != STATIC_CPU:
         return
     usable = settings.online - settings.reserved if settings.strict else settings.online
@@ -70,7 +70,7 @@ Amounts = t.Mapping[int, t.Mapping[str, int]]  # bytes by NUMA node and kind: me
 def check_memory(state: MemoryState, policy: str, totals: Amounts, reserved: Amounts) -> None:
     """Raise StateRefused if the static policy would not start with this state on a machine with these totals and reserves.
 
-    The kubelet makes a state without nodes anew.
+    The kubelet replaces a state without nodes by a new state.
     """
     if policy != STATIC_MEMORY or not state.nodes:
         return
@@ -86,7 +86,7 @@ def check_memory(state: MemoryState, policy: str, totals: Amounts, reserved: Amo
 
 
 def machine(totals: Amounts, reserved: Amounts) -> dict[int, dict[str, t.Any]]:
-    """The tables of a machine without assignments. Hugepages do not count as memory that can be assigned."""
+    """The memory tables of each NUMA node without assignments. Hugepages do not count as assignable memory."""
     made: dict[int, dict[str, t.Any]] = {}
     for node, kinds in totals.items():
         pages = sum(size for kind, size in kinds.items() if kind != MEMORY)
@@ -102,7 +102,7 @@ def machine(totals: Amounts, reserved: Amounts) -> dict[int, dict[str, t.Any]]:
 
 
 def assign(nodes: dict[int, dict[str, t.Any]], block: t.Mapping[str, t.Any], who: str) -> None:
-    """Take an assigned block from its nodes, one after the other. Raises StateRefused for a missing node or kind."""
+    """Subtract an assigned block from the free memory of its nodes, node by node. Raises StateRefused for a missing node or kind."""
     left = block["Size"]
     for node in block["NUMAAffinity"] or ():
         if node not in nodes:
@@ -121,7 +121,7 @@ def assign(nodes: dict[int, dict[str, t.Any]], block: t.Mapping[str, t.Any], who
 def differs(
     node: int, ours: t.Mapping[int, t.Mapping[str, t.Any]], others: t.Mapping[int, t.Mapping[str, t.Any]]
 ) -> bool:
-    """Whether two machines differ in a node. Free and reserved amounts are compared as sums over the node's group."""
+    """Whether two states of a machine differ in ``node``. Free and reserved amounts are compared as sums over the node's group."""
     one, other = ours.get(node), others.get(node)
     if one is None or other is None:
         return True
@@ -141,6 +141,6 @@ def differs(
 def of_group(
     nodes: t.Mapping[int, t.Mapping[str, t.Any]], group: t.Iterable[int], kind: str, key: str
 ) -> t.Optional[int]:
-    """The sum of an amount over a group's nodes; None if a node lacks the kind."""
+    """The sum of the amount ``key`` over a group's nodes; None if a node lacks this kind of memory."""
     tables = [(nodes.get(node) or {}).get("MemoryMap", {}).get(kind) for node in group]
     return None if None in tables else sum(table[key] for table in tables if table)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The kubelet's state files, read as the kubelet reads them at its start, with its refusals in its own words.
+"""The kubelet's state files, read as at the kubelet's start. A refusal has the words of the kubelet.
 
 cpu_manager_state (v1 to v3), memory_manager_state (v1, v2) and kubelet_internal_checkpoint of the device manager;
 kubelet 1.36, pkg/kubelet/cm/{cpumanager,memorymanager}/state and pkg/kubelet/cm/devicemanager/checkpoint.
@@ -88,7 +88,7 @@ REGISTERED = Field("RegisteredDevices", "RegisteredDevices", Map("map[string][]s
 
 
 def device_data(ids: Field, entry: str, name: str) -> Struct:
-    """The struct of a device checkpoint whose entries have this field of ids."""
+    """The struct of a device checkpoint whose entries have the field ``ids``."""
     row = Struct(entry, [*DEVICE_HEAD, ids, RESPONSE])
     return Struct(
         name, [Field("PodDeviceEntries", "PodDeviceEntries", Slice(f"[]{entry}", row), made=True), REGISTERED]
@@ -96,12 +96,15 @@ def device_data(ids: Field, entry: str, name: str) -> Struct:
 
 
 DEVICES = device_data(BY_NODE, "checkpoint.PodDevicesEntry", "checkpoint.checkpointData")
-# Until 1.19 a container's devices were one list; Corral does not know how that checksum was made.
+# Until 1.19 a container's devices were one list; Corral cannot verify the checksum of this form.
 OLD_DEVICES = device_data(Field("DeviceIDs", "DeviceIDs", IDS), "checkpoint.PodDevicesEntryV1", "checkpoint.checkpointDataV1")  # fmt: skip
 
 
 class Version(NamedTuple):
-    """A form of a state file: its name, the struct's name in errors, its fields; whether the kubelet accepts a checksum of 0 unverified."""
+    """A form of a state file: its name, the struct's name in errors, and the fields.
+
+    ``zero_passes``: the kubelet accepts a checksum of 0 without a check.
+    """
 
     name: str
     struct: str
@@ -110,7 +113,7 @@ class Version(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A state file: its name, the manager it belongs to, the struct's name in the hashed text, and its versions, the newest first.
+    """A state file: its name, its manager, the struct's name in the hashed text, and the file's versions, the newest first.
 
     The kubelet reads the first version only with the feature gate PodLevelResourceManagers.
     """
@@ -144,7 +147,7 @@ DEVICE_FILE = "device-plugins/kubelet_internal_checkpoint"
 
 
 class StateFile(NamedTuple):
-    """A file as it was read: its version ("": no version fits), its values by Go's names, and the refusal ("": it is accepted)."""
+    """The result of reading a file: its version (empty: no version fits), its values by Go's names, the refusal (empty: accepted)."""
 
     version: str
     values: t.Mapping[str, t.Any]
@@ -152,7 +155,7 @@ class StateFile(NamedTuple):
 
 
 def hashed(kind: Kind, version: Version, values: t.Mapping[str, t.Any]) -> str:
-    """The text whose FNV-1a is the file's checksum."""
+    """The text whose FNV-1a hash is the file's checksum."""
     struct = Struct(kind.hashed, version.fields)
     return f"({kind.hashed}){struct.text({**values, 'Checksum': 0})}"
 
@@ -181,7 +184,7 @@ def read(kind: Kind, text: str, *, pod_level: bool = False) -> StateFile:
 
 
 def document(text: str) -> t.Any:
-    """The data of a file; {} for null, for which Go leaves the struct empty. Raises GoError."""
+    """The data of a file; an empty dict for null, since Go leaves the struct empty then. Raises GoError."""
     data = parse(text)
     return {} if data is None else data
 
@@ -215,7 +218,7 @@ class StateRefused(ValueError):
 def restore_cpus(
     text: str, policy: str, *, pod_level: bool = False, containers: t.Optional[t.Mapping[str, tuple[str, str]]] = None
 ) -> CpuState:
-    """The state that the CPU manager with a policy restores from its file ("": no file) at the kubelet's start. Raises StateRefused.
+    """The state that the CPU manager restores from its file's text (empty: no file) at the kubelet's start. Raises StateRefused.
 
     ``containers`` has the pod and the name of each container id that the runtime knows: files of v1 have only the ids.
     """
@@ -231,7 +234,7 @@ def restore_cpus(
 
 
 def cpu_state(found: StateFile, containers: t.Mapping[str, tuple[str, str]]) -> CpuState:
-    """The assignments of a file that was read. Raises StateRefused for an invalid list or an unknown container."""
+    """The assignments in a file of the CPU manager. Raises StateRefused for an invalid list or an unknown container."""
     default_text = found.values["DefaultCPUSet"]
     try:
         default = cpu_list(default_text)
@@ -272,7 +275,7 @@ class MemoryState(NamedTuple):
 
 
 def restore_memory(text: str, policy: str, *, pod_level: bool = False) -> MemoryState:
-    """The state that the memory manager with a policy restores from its file ("": no file) at the kubelet's start. Raises StateRefused."""
+    """The state that the memory manager restores from its file's text (empty: no file) at the kubelet's start. Raises StateRefused."""
     if not text:
         return MemoryState(policy, {}, {}, {})
     found = read(MEMORY, text, pod_level=pod_level)
@@ -285,7 +288,7 @@ def restore_memory(text: str, policy: str, *, pod_level: bool = False) -> Memory
 
 
 def memory_state(found: StateFile) -> MemoryState:
-    """The assignments of a file that was read."""
+    """The assignments in a file of the memory manager."""
     values = found.values
     return MemoryState(
         values["PolicyName"],
@@ -296,7 +299,7 @@ def memory_state(found: StateFile) -> MemoryState:
 
 
 class DeviceEntry(NamedTuple):
-    """Devices of one resource that a container has, by NUMA node (-1: no node is known), and the plugin's response, serialized."""
+    """A container's devices of one resource, by NUMA node (-1: unknown), and the serialized response of the device plugin."""
 
     pod: str
     container: str
@@ -317,7 +320,7 @@ class DeviceState(NamedTuple):
 
 
 def read_devices(text: str) -> DeviceState:
-    """The data of kubelet_internal_checkpoint, in either form. Raises GoError for any other text."""
+    """The data of kubelet_internal_checkpoint, in the present form or the form of 1.19. Raises GoError for any other text."""
     data = document(text)
     if not isinstance(data, dict):
         raise GoError(f"json: cannot unmarshal {name_of(data)} into Go value of type checkpoint.Data")
@@ -340,7 +343,7 @@ def read_devices(text: str) -> DeviceState:
 
 
 def device_entry(row: t.Mapping[str, t.Any]) -> DeviceEntry:
-    """One container's devices of a resource by NUMA node; -1 for a plain list, which names no node."""
+    """A container's devices of a resource by NUMA node. The node is -1 for a plain list, which names no node."""
     ids = row["DeviceIDs"]
     by_node = {-1: tuple(ids)} if isinstance(ids, list) else {node: tuple(of or ()) for node, of in (ids or {}).items()}
     return DeviceEntry(row["PodUID"], row["ContainerName"], row["ResourceName"], by_node, row["AllocResp"] or b"")

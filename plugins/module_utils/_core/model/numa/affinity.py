@@ -3,14 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The NUMA nodes that a workload gets, or why it gets none.
+"""The NUMA nodes that a workload gets, or why the workload gets no nodes.
 
-On up to EXACT_NODES nodes this works as the kubelet does: every set of nodes is judged for every resource, and the topology manager merges
-the hints. On more nodes, where the kubelet refuses to start, a search finds the narrowest set that satisfies all demands; this set is
-preferred if the kubelet's rule would prefer it.
+On up to EXACT_NODES nodes Corral works like the kubelet: every set of nodes is judged for every resource, and the topology manager merges
+the hints. On more nodes, where the kubelet refuses to start, a search finds the narrowest set that satisfies all demands. The kubelet's
+rule decides whether this set is preferred.
 
-One difference is intended: memory that fits nowhere is refused here, as CPUs are. The kubelet's memory manager gives no hint in that case,
-and fails after the workload was admitted.
+A difference is intended: like CPUs, memory that fits on no nodes is refused here. The kubelet's memory manager gives no hint for such
+memory, and fails after the admission of the workload.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EXACT_NODES = 8
 
 
 class Affinity(NamedTuple):
-    """The nodes (None: no preference), the kubelet's verdict on them, and why they are not preferred."""
+    """The nodes (None: no preference), the kubelet's verdict on the nodes, and the reasons why the nodes are not preferred."""
 
     nodes: Nodes | None
     preferred: bool
@@ -47,23 +47,23 @@ def decide(
     hint = way(policy, providers, everywhere, distances if policy.prefer_closest else None)
     said: tuple[str, ...] = ()
     if not hint.preferred:
-        from . import affinity_reasons  # A workload that gets what it asks for does not wait for this import.
+        from . import affinity_reasons  # imported here: a workload with a preferred hint needs no reasons
 
         said = affinity_reasons.reasons(policy, providers)
     chosen = None if hint.nodes is None else manager.nodes_of(hint.nodes)
     return Affinity(chosen, hint.preferred, manager.admits(policy.name, hint), said)
 
 
-# Up to EXACT_NODES nodes, as the kubelet does: every set of nodes.
+# Up to EXACT_NODES nodes: every set of nodes, as in the kubelet.
 
 
 def enumerated(
     policy: Policy, providers: t.Sequence[Provider], nodes: t.Sequence[int], distances: Distances | None = None
 ) -> Hint:
-    """The merged hint of all sets of nodes. The number of sets doubles with each node."""
+    """The merged hint, from a hint for every set of nodes. The number of sets doubles with each node."""
     hints: list[list[Hint]] = []
     for provider in providers:
-        # The manager gives its hints once for each resource.
+        # A manager of the kubelet returns its hints once for each resource.
         hints += [hints_of(provider)] * len(provider.demands)
     return manager.merge(policy.name, hints, nodes, distances, prefer_closest=distances is not None)
 
@@ -86,7 +86,11 @@ def hints_of(provider: Provider) -> list[Hint]:
 def searched(
     policy: Policy, providers: t.Sequence[Provider], nodes: t.Sequence[int], distances: Distances | None = None
 ) -> Hint:
-    """The narrowest set that all providers prefer; else, not preferred, the narrowest set that satisfies all providers; else all nodes."""
+    """The preferred hint with the narrowest set that all providers prefer.
+
+    If no such set exists, the hint is not preferred. It has the narrowest set that satisfies all providers, or all nodes if no set
+    satisfies all providers; with single-numa-node it has no nodes.
+    """
     single = policy.name == manager.SINGLE_NUMA_NODE
     demands = [demand for provider in providers for demand in provider.demands]
     if not demands:
@@ -102,11 +106,11 @@ def searched(
 def _preferred(
     providers: t.Sequence[Provider], demands: t.Sequence[Demand], widest: int, distances: Distances | None
 ) -> Nodes | None:
-    """The narrowest set that every provider prefers."""
+    """The narrowest set of at most ``widest`` nodes that every provider prefers; None without such a set."""
     shared = sorted(frozenset.intersection(*(frozenset(provider.nodes) for provider in providers)))
     sizes = {provider.size for provider in providers}
     aligned = [provider for provider in providers if provider.sockets]
-    # With align-by-socket a provider may prefer other sizes too; a provider without sockets may not.
+    # With align-by-socket a provider may prefer several sizes; a provider without sockets prefers only its own size.
     strict = {provider.size for provider in providers if not provider.sockets}
     for size in range(1, min(widest, len(shared)) + 1):
         if sizes == {size}:
@@ -123,7 +127,7 @@ def _preferred(
 def _aligned(
     provider: Provider, demands: t.Sequence[Demand], nodes: t.Iterable[int], size: int, distances: Distances | None
 ) -> Nodes | None:
-    """The best set of nodes on the preferred number of sockets; on sockets of unequal size, a preferred set may be missed."""
+    """The best set of ``size`` nodes on the preferred number of sockets. The search may miss a preferred set if sockets differ in size."""
     by_socket: dict[int, list[int]] = {}
     for node in nodes:
         by_socket.setdefault(next(iter(provider.spanned([node]))), []).append(node)

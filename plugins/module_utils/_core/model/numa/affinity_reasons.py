@@ -15,7 +15,7 @@ from . import topology_manager as manager
 from .node_sets import Demand, Provider, narrowest, satisfies
 from .topology_manager import Policy
 
-LISTED = 8  # nodes that are named one by one
+LISTED = 8  # the most nodes that a message names one by one
 
 
 def reasons(policy: Policy, providers: t.Sequence[Provider]) -> tuple[str, ...]:
@@ -25,19 +25,19 @@ def reasons(policy: Policy, providers: t.Sequence[Provider]) -> tuple[str, ...]:
 
 
 def _short(provider: Provider) -> list[str]:
-    """Why a provider has too little, or may not use the nodes that have enough."""
+    """Why the nodes of a provider have too little, or why the workload may not use the nodes that have enough."""
     short = [shortage(demand, provider.size) for demand in provider.demands]
     return [reason for reason in short if reason] or _unusable(provider)
 
 
 def shortage(demand: Demand, size: int) -> str:
-    """How the best ``size`` nodes fall short of a demand; empty if they do not."""
+    """How much the best ``size`` nodes lack for a demand, as text; an empty string if these nodes have enough."""
     free = {node: demand.free.get(node, 0) for node in demand.capacity}
     asked = f"{demand.resource}: {shown(demand.resource, demand.amount)} asked"
     total = sum(free.values())
     if total < demand.amount:
         missing = shown(demand.resource, demand.amount - total)
-        where = "on NUMA nodes" if is_device(demand.resource) else "in all"  # devices without a node are not aligned
+        where = "on NUMA nodes" if is_device(demand.resource) else "in all"  # Devices without a NUMA node do not count.
         return f"{asked}, {shown(demand.resource, total)} free {where} ({_listed(demand.resource, free)}): {missing} missing"
     most = sum(sorted(free.values(), reverse=True)[:size])
     if most >= demand.amount:
@@ -47,7 +47,7 @@ def shortage(demand: Demand, size: int) -> str:
 
 
 def _unusable(provider: Provider) -> list[str]:
-    """Why assignments of this or other workloads prevent the use of nodes that have enough."""
+    """How assignments of this workload or of other workloads prevent the use of nodes that have enough."""
     demand = provider.demands[0]
     why = [f"{_named(group)} are one group" for group in demand.groups]
     if demand.single:
@@ -63,7 +63,7 @@ def _unusable(provider: Provider) -> list[str]:
 
 
 def _at_odds(policy: Policy, providers: t.Sequence[Provider]) -> str:
-    """Why no set of nodes satisfies all providers, though each provider alone could be satisfied."""
+    """Why no set of nodes satisfies all providers together, although sets for each single provider exist."""
     sizes = {provider.size for provider in providers}
     if policy.name == manager.SINGLE_NUMA_NODE and max(sizes) > 1:
         wide = [f"{provider.name} needs {_needs(provider.size)}" for provider in providers if provider.size > 1]
@@ -77,7 +77,7 @@ def _at_odds(policy: Policy, providers: t.Sequence[Provider]) -> str:
 
 
 def _fitting(demand: Demand) -> str:
-    """The single nodes that satisfy a demand."""
+    """The nodes that each satisfy a demand alone, as text in parentheses; an empty string without such nodes."""
     fitting = [node for node in demand.capacity if satisfies([demand], frozenset([node]))]
     return f" ({_named(fitting)})" if fitting else ""
 
@@ -92,7 +92,7 @@ def _named(nodes: t.Iterable[int]) -> str:
 
 
 def _listed(resource: str, free: t.Mapping[int, int]) -> str:
-    """The free amount of each node; of many nodes, only the LISTED nodes with the most."""
+    """The free amount of each node, as text. Of many nodes, only the LISTED nodes with the largest amounts are named."""
     best = sorted(free, key=lambda node: (-free[node], node))
     named = ", ".join(f"node {node}: {shown(resource, free[node])}" for node in sorted(best[:LISTED]))
     others = best[LISTED:]

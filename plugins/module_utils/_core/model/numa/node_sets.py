@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Sets of NUMA nodes that satisfy all demands, and the narrowest of them.
+"""Sets of NUMA nodes that satisfy all demands, and the search for the narrowest set.
 
 A provider has the demands of one manager, as in the kubelet's topology manager.
 """
@@ -18,8 +18,8 @@ from ..values.records import NamedTuple
 from . import topology_manager as manager
 from .topology_manager import FREE, Distances, Hint, Policy
 
-# The number of choices after which a search returns a set that may not be the narrowest. Only a search among unlike nodes comes near this
-# number: equal nodes cost no choices.
+# The number of choices after which a search stops, so that a narrower set may exist. Only a search among unlike nodes comes near this
+# number: a search among equal nodes makes no choices.
 STEPS = 20_000
 
 Nodes = frozenset[int]
@@ -27,12 +27,12 @@ NO_NODES: Nodes = frozenset()
 
 
 class Demand(NamedTuple):
-    """An amount of one resource, and what each NUMA node has of it (the keys of ``capacity`` are the nodes).
+    """The wanted amount of a resource, and the ``capacity`` and ``free`` amounts of each NUMA node. The keys of ``capacity`` are the nodes.
 
-    ``free`` includes what the workload may reuse; ``pinned`` nodes must be in the set (the nodes of reusable CPUs). Demands with the same
-    ``together`` belong to one manager: a set of nodes has to satisfy all of them. For the memory manager, ``single`` are the nodes that are
-    used alone and ``groups`` the sets of nodes that are used together; a node is never in both. For align-by-socket, ``socket_of`` has the
-    socket of each node.
+    ``free`` includes amounts that the workload may reuse. ``pinned`` nodes must be in the set (the nodes of reusable CPUs). Demands with
+    the same ``together`` belong to one manager: a set of nodes has to satisfy all these demands. For the memory manager, ``single`` has the
+    nodes that are used alone, and ``groups`` the disjoint sets of other nodes that are used together. ``socket_of``: with align-by-socket,
+    the socket of each node.
     """
 
     resource: str
@@ -49,8 +49,8 @@ class Demand(NamedTuple):
 class Provider(NamedTuple):
     """The demands of one manager.
 
-    ``nodes``: the NUMA nodes that the demands name. ``size``: the least number of nodes that has enough (minAffinitySize). ``sockets``:
-    with align-by-socket the number of sockets that a preferred set spans, else 0.
+    ``nodes``: the NUMA nodes that the demands name. ``size``: the least number of nodes with enough for the demands (minAffinitySize).
+    ``sockets``: with align-by-socket the number of sockets that a preferred set spans, else 0.
     """
 
     demands: tuple[Demand, ...]
@@ -60,7 +60,7 @@ class Provider(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The names of its resources, as text."""
+        """The names of the demanded resources, as text."""
         return " and ".join(demand.resource for demand in self.demands)
 
     def prefers(self, nodes: t.Collection[int]) -> bool:
@@ -68,13 +68,13 @@ class Provider(NamedTuple):
         return len(nodes) == self.size or (self.sockets > 0 and len(self.spanned(nodes)) == self.sockets)
 
     def spanned(self, nodes: t.Iterable[int]) -> set[int]:
-        """The sockets of nodes."""
+        """The sockets to which ``nodes`` belong."""
         socket_of = self.demands[0].socket_of or {}
         return {socket_of[node] for node in nodes}
 
 
 def providers_of(policy: Policy, demands: t.Iterable[Demand]) -> list[Provider]:
-    """The managers with demands. A manager without a demand has no preference."""
+    """A provider for each manager with demands. A manager without a demand has no preference."""
     managers: dict[str, list[Demand]] = {}
     for demand in demands:
         if demand.amount > 0:
@@ -105,14 +105,14 @@ def satisfies(demands: t.Iterable[Demand], nodes: Nodes) -> bool:
 
 
 def may_share(demand: Demand, nodes: Nodes) -> bool:
-    """The memory manager's rule: a node in a group is used with exactly this group, and a node that is used alone stays alone."""
+    """Whether the memory manager allows the set ``nodes``: nodes of a group are used as exactly this group, single nodes only alone."""
     if len(nodes) == 1:
         return not any(nodes <= group for group in demand.groups)
     return nodes.isdisjoint(demand.single) and all(nodes == group or nodes.isdisjoint(group) for group in demand.groups)
 
 
 def narrowest(demands: t.Sequence[Demand], nodes: t.Iterable[int], distances: Distances | None = None) -> Nodes | None:
-    """The fewest nodes that satisfy all demands; of several sets of this size the nearest, then the lowest. None if no set does."""
+    """The smallest set of nodes that satisfies all demands; of equally small sets the nearest, then the lowest. None without a set."""
     sets = Sets(demands, sorted(nodes), distances)
     for size in range(1, len(sets.nodes) + 1):
         nodes_found = sets.of_size(size)
@@ -124,7 +124,7 @@ def narrowest(demands: t.Sequence[Demand], nodes: t.Iterable[int], distances: Di
 
 
 def best(sets: t.Iterable[Nodes], distances: Distances | None) -> Nodes | None:
-    """The narrowest of the sets; of equally narrow sets the nearest, then the lowest."""
+    """The narrowest set of ``sets``; of equally narrow sets the nearest, then the lowest. None without a set."""
     hints = [Hint(manager.mask_of(nodes), True) for nodes in sets]
     hint = manager.narrowest(hints, 0, distances)
     return None if hint is None or hint.nodes is None else manager.nodes_of(hint.nodes)
@@ -145,7 +145,7 @@ class Sets:
         self._lowest: Search | None = None
 
     def of_size(self, size: int) -> Nodes | None:
-        """The best set of ``size`` nodes."""
+        """The best set of ``size`` nodes; None without a set of this size."""
         if size == 1:
             known = [frozenset([node]) for node in self.nodes]
         else:
@@ -156,7 +156,7 @@ class Sets:
         return best(sets, self.distances)
 
     def without_search(self) -> Nodes | None:
-        """A set from which no node can be left out, for a search that reached its limit; a narrower set may exist."""
+        """A set of which every node is needed, after a search that reached its limit; a narrower set may exist."""
         sets = [group for group in self.groups if satisfies(self.demands, group)]
         nodes = frozenset(self.unused)
         if satisfies(self.demands, nodes):
@@ -191,9 +191,9 @@ class Sets:
 
 
 def fewest(wants: t.Sequence[tuple[int, t.Mapping[int, int]]], nodes: t.Sequence[int]) -> int:
-    """The least number of nodes that has enough; the number of all nodes if even all nodes have too little.
+    """The least number of nodes with enough for ``wants``; the number of all nodes if even all nodes have too little.
 
-    If the search reaches its limit, the number may be too low but never too high: no set is wrongly called preferred.
+    If the search reaches its limit, the number may be too low but never too high, so that no set is wrongly preferred.
     """
     search = Search(nodes, wants, NO_NODES, STEPS)
     for size in range(1, len(nodes)):
@@ -203,8 +203,9 @@ def fewest(wants: t.Sequence[tuple[int, t.Mapping[int, int]]], nodes: t.Sequence
 
 
 class Search:
-    """A search for sets of nodes that have enough of each resource and contain the ``pinned`` nodes. Of all sets of one size it finds the
-    set whose last node comes first in ``order``.
+    """A search for sets of nodes that have enough of each resource and contain the ``pinned`` nodes.
+
+    Of all sets of one size the search finds the set whose last node comes first in ``order``.
     """
 
     def __init__(
@@ -221,16 +222,16 @@ class Search:
 
     @property
     def gave_up(self) -> bool:
-        """Whether the search reached its limit, so that a set may exist that was not found."""
+        """Whether the search reached its limit. Then the search may have missed a set."""
         return self._steps <= 0
 
     def find(self, size: int) -> Nodes | None:
-        """The set of ``size`` nodes that this search finds first; None if it finds no set."""
+        """The set of ``size`` nodes that this search finds first; None if the search finds no set."""
         others = self._pick(len(self.order), size - len(self.pinned), self.missing)
         return None if others is None else self.pinned.union(others)
 
     def _pick(self, end: int, count: int, missing: tuple[int, ...]) -> list[int] | None:
-        """``count`` of the nodes before ``end`` that together have the ``missing`` amounts."""
+        """A choice of ``count`` nodes before the index ``end`` that together have the ``missing`` amounts; None without a choice."""
         if not 0 <= count <= end or self.gave_up:
             return None
         if all(first[count] >= amount for first, amount in zip(self._first, missing)):
@@ -253,7 +254,7 @@ class Search:
 
 
 def most(values: t.Iterable[int]) -> list[list[int]]:
-    """The largest sum of k of the first n values, as ``sums[n][k]``."""
+    """The table ``sums``: ``sums[n][k]`` is the largest sum of k values among the first n values."""
     largest: list[int] = []  # negative, so that insort puts the largest first
     sums = [[0]]
     for value in values:

@@ -5,11 +5,11 @@
 # This module is private to the collection corral.node.
 """Memory and huge pages by NUMA node: the kubelet's static memory manager (1.36).
 
-Assignments are kept as blocks; what is free follows from them. A node is used either alone or in exactly one group of nodes.
+Assignments are blocks; the free memory is computed from the blocks. A node is used either alone or in exactly one group of nodes.
 
-Two things differ from the kubelet. If this rule forbids the nodes that the topology manager chose, Corral widens them to their group; the
-kubelet fails. And assignments survive a reboot, although MemTotal differs by some MiB at each boot; the kubelet does not start then
-(kubernetes#131253).
+Corral differs from the kubelet in two points. If the rule forbids the nodes that the topology manager chose, Corral takes the whole group
+of these nodes; the kubelet fails. Assignments survive a reboot, although MemTotal changes by some MiB; the kubelet does not start after
+such a change (kubernetes#131253).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Tables = t.Mapping[int, t.Mapping[str, int]]
 
 
 class Block(NamedTuple):
-    """Bytes of one resource on one node, or somewhere on a group of nodes."""
+    """Bytes of one resource on one node, or on a group of nodes together."""
 
     nodes: Nodes
     resource: str
@@ -46,7 +46,7 @@ FindHolders = t.Callable[[], Holders]
 
 
 class Drift(NamedTuple):
-    """What a reboot changed: ``notes`` for display; ``broken``: by owner, why its memory is gone."""
+    """The effects of a reboot: ``notes`` for display, and ``broken``: by owner, why the owner's memory is gone."""
 
     notes: tuple[str, ...]
     broken: dict[str, str]
@@ -57,9 +57,9 @@ def allocatable(
     pages: t.Mapping[int, t.Mapping[int, int]],
     reserved: t.Mapping[int, t.Mapping[str, int]],
 ) -> dict[int, dict[str, int]]:
-    """What can be allocated of memory (MemTotal without huge pages) and of huge pages, each without its reserve.
+    """The allocatable bytes of memory (MemTotal without huge pages) and of huge pages, by node, without the ``reserved`` bytes.
 
-    ``totals`` has MemTotal in bytes, ``pages`` the number of huge pages by their size in KiB.
+    ``totals``: MemTotal of each node in bytes. ``pages``: by node, the number of huge pages by their size in KiB.
     """
     tables: dict[int, dict[str, int]] = {}
     for node, total in totals.items():
@@ -71,7 +71,7 @@ def allocatable(
 
 
 def free(tables: Tables, blocks: t.Iterable[Block]) -> dict[int, dict[str, int]]:
-    """The memory that the blocks leave. A block takes all memory of its first node before it takes memory of the next node."""
+    """The memory that the blocks leave. A block takes all memory of its first node before memory of the next node."""
     left = {node: dict(table) for node, table in tables.items()}
     for block in blocks:
         _take(left, block)
@@ -79,7 +79,7 @@ def free(tables: Tables, blocks: t.Iterable[Block]) -> dict[int, dict[str, int]]
 
 
 def is_crowded(tables: Tables, blocks: t.Sequence[Block], others: t.Sequence[Block]) -> bool:
-    """Whether ``others`` cannot be held beside ``blocks``: the memory is taken, or a node would be used in two different sets of nodes."""
+    """Whether the blocks ``others`` do not fit beside ``blocks``: memory is missing, or a node would be in two different sets of nodes."""
     left = free(tables, blocks)
     for block in others:
         if any(block.nodes & held.nodes and block.nodes != held.nodes for held in blocks):
@@ -93,10 +93,10 @@ def is_crowded(tables: Tables, blocks: t.Sequence[Block], others: t.Sequence[Blo
 def demands(
     tables: Tables, blocks: t.Sequence[Block], wanted: t.Mapping[str, int], reusable: t.Collection[Block] = ()
 ) -> tuple[Demand, ...]:
-    """The demands of a workload for memory, which decide its affinity.
+    """The demands of a workload for memory, which decide the workload's affinity.
 
-    ``blocks`` are all blocks that are held. ``reusable`` are the blocks of the workload's finished init containers: their memory is free
-    for the workload, but they still count for the rule on groups of nodes.
+    ``blocks`` are all assigned blocks. ``reusable`` are the blocks of the workload's finished init containers: the memory of these blocks
+    is free for the workload, but the blocks still count for the rule on groups of nodes.
     """
     left = free(tables, _without(blocks, reusable))
     used = {block.nodes for block in blocks}
@@ -126,10 +126,10 @@ def allocate(
     reusable: t.Collection[Block] = (),
     holders: FindHolders | None = None,
 ) -> tuple[Block, ...]:
-    """Blocks for a workload on the fewest nodes that suffice and contain the ``nodes`` of its affinity.
+    """Blocks for a workload on the fewest sufficient nodes, among them the ``nodes`` of the workload's affinity.
 
-    The blocks have the whole ``wanted`` amounts, ``reusable`` blocks included. Raises ValueError that says how much is missing on which
-    nodes, and which ``holders`` have it.
+    The blocks have the whole ``wanted`` amounts, ``reusable`` blocks included. Raises ValueError, which names the missing amounts by node
+    and the workloads (``holders``) that have the memory.
     """
     asked = [demand._replace(pinned=nodes or frozenset()) for demand in demands(tables, blocks, wanted, reusable)]
     if not asked:
@@ -141,9 +141,10 @@ def allocate(
 
 
 def drift(before: Tables, now: Tables, holders: Holders, tolerance: int = TOLERANCE) -> Drift:
-    """What changed since the assignments were made. If memory is short, the first of ``holders`` keep their blocks.
+    """The changes of memory since the assignments were made. If memory is short, the first of ``holders`` keep their blocks.
 
-    Memory may be short by up to ``tolerance`` bytes on each set of nodes. Huge pages may not: a process that maps a missing page is killed.
+    Memory may be short by up to ``tolerance`` bytes on each set of nodes. No huge page may be missing: the kernel kills a process that
+    maps a missing page.
     """
     left = {node: dict(table) for node, table in now.items()}
     debts: dict[tuple[Nodes, str], int] = {}
@@ -158,7 +159,7 @@ def drift(before: Tables, now: Tables, holders: Holders, tolerance: int = TOLERA
 def _problem(
     left: t.Mapping[int, dict[str, int]], block: Block, debts: dict[tuple[Nodes, str], int], tolerance: int
 ) -> str:
-    """Why a block's memory is gone; "" if the memory is there: then the block is taken from ``left``."""
+    """Why a block's memory is gone. If ``left`` has the memory, the block is subtracted, and the result is an empty string."""
     gone = block.nodes.difference(left)
     if gone:
         return f"{_named(gone)} {'is' if len(gone) == 1 else 'are'} gone"
@@ -196,7 +197,7 @@ def _take(left: t.Mapping[int, dict[str, int]], block: Block) -> None:
 
 
 def _without(blocks: t.Iterable[Block], others: t.Iterable[Block]) -> list[Block]:
-    """``blocks`` without ``others``: for each of the others, one equal block is left out."""
+    """``blocks`` without ``others``: for each block of ``others``, an equal block is left out."""
     left = list(blocks)
     for block in others:
         left.remove(block)
@@ -207,7 +208,7 @@ def _without(blocks: t.Iterable[Block], others: t.Iterable[Block]) -> list[Block
 
 
 def _missing(asked: t.Sequence[Demand], tables: Tables, holders: Holders) -> t.Iterator[str]:
-    from .affinity_reasons import shortage  # only a refusal needs it
+    from .affinity_reasons import shortage  # only a refusal needs this module
 
     pinned = asked[0].pinned
     gone = pinned.difference(tables)
@@ -224,7 +225,7 @@ def _missing(asked: t.Sequence[Demand], tables: Tables, holders: Holders) -> t.I
 
 
 def _held(resource: str, holders: Holders) -> str:
-    """The workloads that hold a resource, and where."""
+    """The workloads with blocks of a resource (empty: any resource) and the blocks' nodes, as text."""
     held = [
         f"{owner} {shown(block.resource, block.size)} on {_named(block.nodes)}"
         for owner, blocks in holders.items()

@@ -5,9 +5,9 @@
 # This module is private to the collection corral.node.
 """A single NUMA affinity out of the hints of several resources: the kubelet's topology manager (1.36).
 
-The kubelet merges every permutation of the hints, one hint of each resource, and keeps the best. The number of permutations is the product
-of the numbers of hints. But the result of a permutation is only a mask and whether it is preferred, so here the distinct masks are
-carried from resource to resource; on 8 nodes these are at most 255.
+The kubelet merges every permutation of the hints, one hint of each resource, and keeps the best result. The number of permutations is the
+product of the numbers of hints. But a result is only a mask of nodes, preferred or not. So Corral passes the distinct masks from resource
+to resource; on 8 nodes these masks are at most 255.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ Distances = t.Mapping[int, t.Mapping[int, int]]
 class Policy(NamedTuple):
     """The topology manager's settings. The caller applies ``scope`` and ``max_nodes``.
 
-    ``preferred_by``: a hint is preferred when fewer nodes could never satisfy the request (capacity, as in the kubelet), or when fewer
-    nodes cannot satisfy it now (free). By capacity, a request that now needs more nodes than on an empty machine has no preferred hint, and
-    the policy restricted refuses it (kubernetes#84597).
+    ``preferred_by``: a hint is preferred if fewer nodes could never satisfy the request (capacity, as in the kubelet), or if fewer nodes
+    cannot satisfy the request now (free). By capacity, a request that now needs more nodes than on an empty machine has no preferred hint,
+    and the policy restricted refuses the request (kubernetes#84597).
     """
 
     name: str
@@ -49,7 +49,7 @@ class Policy(NamedTuple):
 
 
 class Hint(NamedTuple):
-    """NUMA nodes that can satisfy a request, as a bit mask (None: any); ``preferred`` if no narrower set could (Policy.preferred_by)."""
+    """NUMA nodes that can satisfy a request, as a bit mask (None: any nodes). ``preferred``: see Policy.preferred_by."""
 
     nodes: int | None
     preferred: bool
@@ -85,7 +85,7 @@ def merge(
     *,
     prefer_closest: bool = False,
 ) -> Hint:
-    """The hint that suits all resources best; with ``prefer_closest``, the nearest of several sets with equally many nodes."""
+    """The best hint for all resources; with ``prefer_closest``, the nearest of several sets with equally many nodes."""
     if policy == NONE:
         return UNSATISFIABLE
     all_nodes = mask_of(nodes)
@@ -116,34 +116,34 @@ def nodes_of(mask: int) -> frozenset[int]:
 
 
 def count(mask: int) -> int:
-    """How many nodes a mask has."""
+    """The number of nodes in a mask."""
     return bin(mask).count("1")
 
 
 def distances_of(order: t.Sequence[int], rows: t.Sequence[t.Sequence[int]]) -> Distances:
-    """Distances by node, from a table whose rows and columns have this order of nodes."""
+    """Distances by node. ``order`` has the node of each row, and of each column, of the table ``rows``."""
     return {node: dict(zip(order, row)) for node, row in zip(order, rows)}
 
 
 def total_distance(mask: int, distances: Distances) -> int:
-    """The sum of the distances between all ordered pairs. It orders masks of the same size as the kubelet's average distance does."""
+    """The sum of the distances between all ordered pairs of nodes, which sorts masks of equal size like the kubelet's average distance."""
     nodes = nodes_of(mask)
     return sum(distances[node][other] for node in nodes for other in nodes)
 
 
 def single_numa(hints: t.Iterable[Hint]) -> list[Hint]:
-    """The hints that the policy single-numa-node looks at."""
+    """The hints that count for the policy single-numa-node: preferred hints with one node or no node."""
     return [hint for hint in hints if hint.preferred and (hint.nodes is None or count(hint.nodes) == 1)]
 
 
 def max_of_min_counts(resources: t.Iterable[t.Iterable[Hint]]) -> int:
-    """How many nodes the narrowest hint of the most demanding resource has: a hint that is not preferred should have as many nodes."""
+    """The number of nodes in the narrowest hint of the most demanding resource, as wanted for a hint that is not preferred."""
     counts = ((count(mask) for mask, dummy in hints if mask is not None) for hints in resources)
     return max((min(sizes, default=0) for sizes in counts), default=0)
 
 
 def narrowest(hints: t.Iterable[Hint], best_count: int, distances: Distances | None = None) -> Hint | None:
-    """The best of merged hints; None if no hint has a node.
+    """The best hint of merged hints; None if no hint has a node.
 
     The order: preferred hints from the narrowest on, hints with ``best_count`` nodes, narrower hints from the widest on, wider hints from
     the narrowest on. Of hints with equally many nodes, the nearest and then the lowest come first.
@@ -172,7 +172,7 @@ def _agreed(resources: t.Iterable[t.Sequence[Hint]], all_nodes: int) -> set[int]
     """The masks of preferred permutations: all hints are preferred, and all hints with nodes have the same nodes."""
     preferred = [{mask for mask, is_preferred in hints if is_preferred} for hints in resources]
     strict = [masks for masks in preferred if None not in masks]
-    # If every resource has a preferred hint without nodes, the nodes of each single preferred hint are a result.
+    # If every resource has a preferred hint without nodes, each preferred hint with nodes is a result by itself.
     agreed = set.intersection(*strict) if strict else set().union({None}, *preferred)
     return {all_nodes if mask is None else mask & all_nodes for mask in agreed}
 

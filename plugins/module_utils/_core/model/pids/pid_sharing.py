@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Shared process namespaces: whether the containers of a workload share a PID namespace, as the kubelet's pods do.
+"""Shared process namespaces: whether the containers of a workload share a PID namespace, as in a pod of the kubelet.
 
-With ``share_process_namespace`` all containers are in the same namespace, else each is in its own (pid_namespaces(7)). The node's own
-namespace is wrong in both cases: a container in it sees all processes.
+With ``share_process_namespace`` all containers are in the same namespace, else each container has its own namespace (pid_namespaces(7)).
+The node's namespace is always wrong: a container in the node's namespace sees all processes.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ..profile.profile_workloads import Workload
 from ..tenants.tenant import Tenant, named
 from ..values.records import NamedTuple
 
-INFRA = "-infra"  # the ending of Podman's name for the container that holds a pod's namespaces
+INFRA = "-infra"  # the ending of the name that Podman gives the container with a pod's namespaces
 
 
 class ContainerProcess(NamedTuple):
-    """The first process of a container. ``namespace``: its PID namespace ("": cannot be read). ``unit``: the unit of its monitor ("": no
-    unit). ``started``: when it started, as text ("": unknown).
+    """The first process of a container. ``namespace``: its PID namespace (empty: unreadable). ``unit``: the unit of the container's monitor
+    (empty: no unit). ``started``: the start time of the process, as text (empty: unknown).
     """
 
     container: str
@@ -33,7 +33,7 @@ class ContainerProcess(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """How containers differ from the declaration. ``pid``: of the first container in ``reason``; ``known``: namespaces could be read."""
+    """How containers differ from the declaration. ``pid``: of the first container in ``reason``. ``known``: Corral read all namespaces."""
 
     actual: str
     reason: str
@@ -42,13 +42,13 @@ class Difference(NamedTuple):
 
 
 def wanted(workload: Workload, tenant: str, tenants: t.Iterable[Tenant]) -> t.Optional[bool]:
-    """Whether the containers of a workload have to share a PID namespace (None: either is right). A tenant can forbid it."""
+    """Whether the containers of a workload have to share a PID namespace (None: both are right). A tenant can forbid a shared namespace."""
     own = named(tenants, tenant)
     return False if own is not None and not own.share_process_namespace else workload.share_process_namespace
 
 
 def difference(shared: bool, processes: t.Sequence[ContainerProcess], node: str) -> t.Optional[Difference]:
-    """How the processes differ from ``shared``; None if they do not. ``node`` is the node's own PID namespace."""
+    """How the processes differ from the declared ``shared``; None without a difference. ``node`` is the node's PID namespace."""
     unread = [process for process in processes if not process.namespace]
     if unread:
         names = ", ".join(process.container for process in unread)

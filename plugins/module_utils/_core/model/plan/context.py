@@ -14,7 +14,7 @@ from ..profile.profile import Profile
 from ..topology.topology import Topology
 from ..values.records import NamedTuple
 
-if t.TYPE_CHECKING:  # Imported for type checkers only: a node without workloads does not load it.
+if t.TYPE_CHECKING:  # Imported for type checkers only: a node without workloads does not load these modules.
     from ..devices.device import Inventory
     from ..profile.node_intent import Resolved
     from ..profile.profile_workloads import Workload
@@ -25,9 +25,9 @@ if t.TYPE_CHECKING:  # Imported for type checkers only: a node without workloads
 
 
 class Attempt(NamedTuple):
-    """The last request that the kernel or systemd may refuse: hugepages wanted and given, and when (epoch seconds).
+    """The last request that the kernel or systemd may refuse: the wanted and the given hugepages, and the time (epoch seconds).
 
-    For a partition, and for AllowedCPUs= of an unmanaged unit: 1 wanted, 0 given.
+    A request for a partition, or for AllowedCPUs= of an unmanaged unit, counts as 1 wanted and 0 given.
     """
 
     wanted: int
@@ -38,10 +38,10 @@ class Attempt(NamedTuple):
 class Workloads(NamedTuple):
     """The declared workloads on this node.
 
-    ``needs``: in the order of the profile. ``checkpoint``: as it was read; ``damage`` says what was wrong with it. ``allocated``: the
-    wanted grants; ``persistent_pools``: the pools without the CPUs of persistent grants. ``admitted``: the workloads admitted at run time
-    (None: unchanged). ``pids``: the tasks that may be given to workloads. ``drifted``: the changes of the nodes' memory since the
-    checkpoint. ``released``: the workloads whose units stop in this run. ``devices``: of the node, if a workload requests or has any.
+    ``needs``: in the order of the profile. ``checkpoint``: the checkpoint as read; ``damage``: the error in the checkpoint. ``allocated``:
+    the wanted grants. ``persistent_pools``: the pools without the CPUs of persistent grants. ``admitted``: the workloads admitted at run
+    time (None: unchanged). ``pids``: the tasks that workloads may have. ``drifted``: the changes of the NUMA nodes' memory since the
+    checkpoint. ``released``: the workloads whose units stop in this run. ``devices``: the node's devices, if a workload uses devices.
     """
 
     needs: tuple[ResourceRequirements, ...]
@@ -62,11 +62,12 @@ class Workloads(NamedTuple):
 class Context(NamedTuple):
     """The profile on this node, with its intents ``resolved``.
 
-    ``fresh``: a profile change or a boot, when hugepages are requested at once. ``before``: by file, the original kernel values that Corral
-    has changed; a value that the profile no longer declares returns to its original. ``original_cpus``: the CPUs that each unit requested
-    before Corral gave it others ("" for none). ``declared_pools``: the pools of the profile if ``pools`` differ, because a kubelet that is
-    not restarted reserves other CPUs (None: the same). ``origins``: the layer of each leaf of the profile, if known (compose.py). ``run``:
-    see vocabulary.py. ``goes_back``: the node goes back to this profile from an unconfirmed profile, which must not prevent that.
+    ``fresh``: the profile changed or the node booted, so hugepages are requested at once. ``before``: by file, the original kernel values
+    that Corral has changed; a value that the profile no longer declares returns to its original. ``original_cpus``: the CPUs that each
+    unit requested before Corral changed them (empty: no CPUs). ``declared_pools``: the pools of the profile if ``pools`` differ, because
+    the running kubelet reserves other CPUs (None: no difference). ``origins``: the layer of each leaf of the profile, if known
+    (compose.py). ``run``: see vocabulary.py. ``goes_back``: the node returns to this profile from an unconfirmed profile, and the
+    unconfirmed profile must not prevent the return.
     """
 
     profile: Profile
@@ -91,15 +92,15 @@ class Context(NamedTuple):
 
     @property
     def declared(self) -> Profile:
-        """The profile as it is declared, with its intents."""
+        """The declared profile, with its intents."""
         return self.resolved.declared if self.resolved else self.profile
 
     @property
     def grants(self) -> tuple[Grant, ...]:
-        """The grants once the plan is executed."""
+        """The grants after the plan."""
         return self.workloads.allocated.grants if self.workloads else ()
 
     @property
     def persistent_pools(self) -> Pools:
-        """The pools as they are after a reboot, without the grants that end with a run."""
+        """The pools after a reboot, when grants that end with a run no longer exist."""
         return self.workloads.persistent_pools if self.workloads else self.pools

@@ -5,9 +5,9 @@
 # This module is private to the collection corral.node.
 """The CPUs that the kernel lets each control group have (cgroup v2, Documentation/admin-guide/cgroup-v2.rst, "Cpuset").
 
-It models trees of control groups only, without Corral's pools, grants or plans. The scenarios ``cpusets`` compare the model with kernels
-6.1, 6.12 and, for ``WINS``, 7.2, operation by operation. The validator replays plans with it (replay.py); no planner may import it. If a
-kernel behaves differently from its documentation, ``bounds`` has both outcomes.
+The model has trees of control groups only, without Corral's pools, grants or plans. The scenarios ``cpusets`` compare the model with
+kernels 6.1, 6.12 and, for ``WINS``, 7.2, operation by operation. The validator replays plans with the model (replay.py); no planner may
+import this module. If a kernel behaves differently from its documentation, ``bounds`` has both outcomes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FIRST_THAT_WINS = 7
 
 
 class Bounds(t.NamedTuple):
-    """The CPUs that a control group has at least and at most: the same if the kernel's decisions are known."""
+    """The CPUs that a control group has at least and at most. The two sets are equal if the kernel's decisions are known."""
 
     least: CpuSet = NONE
     most: CpuSet = NONE
@@ -34,8 +34,8 @@ class Bounds(t.NamedTuple):
 class Cgroup(t.NamedTuple):
     """A control group with the requested ``cpus`` (empty: none) and the requested kind of ``partition``.
 
-    ``valid``: whether the partition is in force, so that no other control group has its CPUs; None: unknown. ``kept``: the CPUs that it got
-    from its parent when all its own CPUs went offline, see ``bounds``.
+    ``valid``: whether the partition is in force, so that no other control group has its CPUs; None: unknown. ``kept``: the parent's CPUs
+    that the control group got when all its own CPUs went offline, see ``bounds``.
     """
 
     cpus: CpuSet = NONE
@@ -47,8 +47,8 @@ class Cgroup(t.NamedTuple):
 class Machine(t.NamedTuple):
     """All control groups by their paths below the root (``a/b``), the CPUs that are online, and the kernel's behaviour.
 
-    ``lost``: CPUs that the kernel may keep from all control groups although no partition has them, see ``bounds``. ``elsewhere``, for a
-    part of a machine: the CPUs of top-level partitions that ``cgroups`` does not contain.
+    ``lost``: CPUs that the kernel may keep from all control groups although no partition has these CPUs, see ``bounds``. ``elsewhere``: in
+    a part of a machine, the CPUs of top-level partitions that ``cgroups`` does not contain.
     """
 
     cgroups: t.Mapping[str, Cgroup]
@@ -65,21 +65,21 @@ def way_of(release: str) -> str:
 
 
 def bounds(machine: Machine) -> dict[str, Bounds]:
-    """cpuset.cpus.effective of every control group, the root included: the CPUs of a process that enters.
+    """The bounds of cpuset.cpus.effective of every control group, the root included: the CPUs of a process in the control group.
 
     For a partition whose state is unknown, the bounds include both outcomes.
 
-    Kernels lose CPUs: the CPUs of a partition that is not in force may be kept from all control groups. On 6.12 they may stay lost after
-    the partition requests other CPUs or ends, until a partition takes and returns them. A control group that requests only lost CPUs has
-    all CPUs of its parent.
+    Kernels lose CPUs: the kernel may keep the CPUs of a partition that is not in force from all control groups. On 6.12 these CPUs may stay
+    lost after the partition requests other CPUs or ends, until a partition takes and returns the lost CPUs. A control group that requests
+    only lost CPUs has all CPUs of its parent.
 
-    When all CPUs of a control group go offline, it gets the present CPUs of its parent. 6.12 updates these CPUs when a partition beside it
-    takes or returns CPUs. 6.1 does not: the control group and all in it keep these CPUs until its cpuset.cpus is written or a CPU goes
-    offline or online. So a valid partition may share CPUs with the control group, and a partition that takes such CPUs is uncertain. The
-    control group's cpuset.cpus.effective is right.
+    When all CPUs of a control group go offline, the control group gets the present CPUs of its parent. 6.12 updates these CPUs when a
+    sibling partition takes or returns CPUs. 6.1 does not: the control group and its descendants keep these CPUs until its cpuset.cpus is
+    written or a CPU goes offline or online. So a valid partition may share CPUs with the control group, and a partition that takes such
+    CPUs is uncertain. The kernel's cpuset.cpus.effective of the control group is right.
 
-    When all CPUs of a partition go offline and its processes are in control groups in it without a cpuset, 7.2 keeps it as a partition
-    without a CPU, and lets the processes run on all CPUs that are online, also on CPUs of other partitions.
+    When all CPUs of a partition go offline and its processes are in child control groups without a cpuset, 7.2 keeps the partition without
+    a CPU, and lets the processes run on all online CPUs, also on CPUs of other partitions.
     """
     taken, doubted = given_out(machine)
     known = {ROOT: bounds_of(machine, ROOT, Bounds(), taken[ROOT], doubted[ROOT])}
@@ -91,7 +91,7 @@ def bounds(machine: Machine) -> dict[str, Bounds]:
 def bounds_of(
     machine: Machine, path: str, around: Bounds, taken: t.AbstractSet[int], doubted: t.AbstractSet[int]
 ) -> Bounds:
-    """The CPUs of one control group, from its parent's CPUs (``around``) and the CPUs that partitions in it took (see ``given_out``)."""
+    """The CPUs of a control group, from its parent's CPUs (``around``) and the CPUs that its child partitions took (see given_out())."""
     cgroup, whole = (machine.cgroups[path], whole_of(machine, parent(path))) if path else (None, machine.online)
     if cgroup is None or cgroup.valid:
         left = (whole if cgroup is None else cgroup.cpus & whole) - taken
@@ -100,11 +100,11 @@ def bounds_of(
     if cgroup.cpus & least:
         least, most = cgroup.cpus & least, cgroup.cpus & most
     elif cgroup.cpus & most:
-        least = NONE  # It has the CPUs that it requests, or all CPUs of its parent.
+        least = NONE  # The control group has the requested CPUs, or all CPUs of its parent.
     if cgroup.kept.most:
         least, most = least & cgroup.kept.least, most | cgroup.kept.most & whole
     if cgroup.partition != MEMBER:
-        least = NONE  # 6.12 gives no CPUs to a partition whose CPUs are offline, even when it reports the partition as invalid.
+        least = NONE  # 6.12 gives no CPUs to a partition whose CPUs are offline, even if the kernel reports the partition as invalid.
     if cgroup.valid is None:
         own = cgroup.cpus & whole
         most |= machine.online if machine.way == WINS and not own else own
@@ -112,7 +112,7 @@ def bounds_of(
 
 
 def given_out(machine: Machine) -> tuple[dict[str, CpuSet], dict[str, CpuSet]]:
-    """By control group, the CPUs that partitions directly in it took, and the CPUs that uncertain partitions may have taken."""
+    """By control group, the CPUs that its child partitions took, and the CPUs that uncertain child partitions may have taken."""
     taken: dict[str, set[int]] = {path: set() for path in (ROOT, *machine.cgroups)}
     doubted: dict[str, set[int]] = {path: set() for path in taken}
     for path, cgroup in machine.cgroups.items():
@@ -144,7 +144,7 @@ def below(machine: Machine, path: str) -> list[str]:
 
 
 def make(machine: Machine, path: str) -> Machine:
-    """Make a control group, which requests nothing."""
+    """Make a control group that requests no CPUs."""
     return machine._replace(cgroups={**machine.cgroups, path: Cgroup()})
 
 
@@ -190,7 +190,7 @@ def set_partition(machine: Machine, path: str, partition: str) -> Machine:
 
 
 def set_online(machine: Machine, online: CpuSet) -> Machine:
-    """Take CPUs offline or online. An invalid partition may become valid again, and a partition may not return a CPU that it loses."""
+    """Take CPUs offline or online. An invalid partition may become valid again, and the kernel may lose CPUs of partitions."""
     partitions = [one.cpus for one in machine.cgroups.values() if one.partition != MEMBER]
     moved = (machine.online ^ online).intersection(NONE.union(*partitions))
     machine = machine._replace(lost=machine.lost | moved)
@@ -207,8 +207,9 @@ def set_online(machine: Machine, online: CpuSet) -> Machine:
 def observed(machine: Machine, valid: t.Mapping[str, bool]) -> Machine:
     """The machine with the kernel's reports on its partitions. The report "invalid" is reliable.
 
-    The report "valid" is not: 6.1 also gives it if a partition had no CPUs when it became a partition, or if a sibling requested its CPUs
-    then, and other processes still run on these CPUs. So a partition counts as valid only if the model says so, too.
+    The report "valid" is not reliable: 6.1 also reports "valid" if the control group had no CPUs when it became a partition, or if a
+    sibling requested the CPUs at that moment. Other processes still run on these CPUs. So a partition counts as valid only if both the
+    kernel and the model report "valid".
     """
     return changed_in(
         machine,
@@ -220,7 +221,7 @@ def observed(machine: Machine, valid: t.Mapping[str, bool]) -> Machine:
 
 
 def can_be(machine: Machine, path: str) -> bool:
-    """Whether a control group is certain to become a partition: it is in a valid partition, and no sibling requests or keeps its CPUs.
+    """Whether a control group certainly becomes a partition: it is in the root or a valid partition, and no sibling wants its CPUs.
 
     The root keeps a CPU for the kernel's threads ("Parent unable to distribute cpu downstream").
     """
@@ -241,7 +242,7 @@ def at_top(machine: Machine, path: str) -> CpuSet:
 
 
 def rivals(machine: Machine, path: str) -> list[str]:
-    """The siblings that may keep a control group from being a partition, or whose partitions it may end."""
+    """The siblings that may keep a control group from being a partition, or whose partitions the control group may end."""
     cgroup = machine.cgroups[path]
     others = [
         name for name in below(machine, parent(path)) if name != path and machine.cgroups[name].cpus & cgroup.cpus
@@ -250,12 +251,12 @@ def rivals(machine: Machine, path: str) -> list[str]:
 
 
 def whole_of(machine: Machine, path: str) -> CpuSet:
-    """The CPUs of a partition before partitions in it took any."""
+    """The CPUs of a partition, the CPUs of partitions inside included."""
     return machine.online if not path else machine.cgroups[path].cpus & whole_of(machine, parent(path))
 
 
 def with_dependent_doubts(machine: Machine) -> Machine:
-    """The machine, with a partition as uncertain if it has no CPU left, or if its parent may be no partition."""
+    """The machine, in which a partition is uncertain if no CPU is left for it or if its parent may be no partition."""
     for path in sorted(machine.cgroups, key=depth):
         cgroup, around = machine.cgroups[path], parent(path)
         lost = around and not machine.cgroups[around].valid
@@ -272,11 +273,11 @@ def with_lost(machine: Machine, path: str) -> Machine:
 
 
 def with_doubts(machine: Machine, doubted: t.Mapping[str, None]) -> Machine:
-    """The machine with these partitions as uncertain; other control groups stay unchanged."""
+    """The machine, in which the partitions among ``doubted`` are uncertain; other control groups stay unchanged."""
     asked = {path: machine.cgroups[path] for path in doubted if machine.cgroups[path].partition != MEMBER}
     return changed_in(machine, {path: one._replace(valid=None) for path, one in asked.items()})
 
 
 def changed_in(machine: Machine, cgroups: t.Mapping[str, Cgroup]) -> Machine:
-    """The machine with these control groups in place of its own at the same paths."""
+    """The machine with ``cgroups``, which replace the control groups at the same paths."""
     return machine._replace(cgroups={**machine.cgroups, **cgroups})

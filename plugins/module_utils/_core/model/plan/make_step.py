@@ -6,7 +6,7 @@
 
 """One constructor for each kind of step, with the arguments that this kind needs.
 
-``phase`` and ``order`` give its place in the whole plan (see plan.py); ``reload`` asks for one daemon-reload after phase FILES.
+``phase`` and ``order`` give the step's place in the whole plan (see plan.py); ``reload`` asks for one daemon-reload after phase FILES.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Text = t.TypeVar("Text", bound=t.Optional[str])
 def take_and_give(
     write: t.Callable[[Text, int, int], Step], now: Text, low: Text, high: Text, depth: int
 ) -> list[Step]:
-    """The writes of a target that says what a workload may use (``now``: its present text). Before the checkpoint it says ``low``: what the
-    workload has and keeps. After the checkpoint it says ``high``: all that the workload is to have. Wherever a run dies, nothing has two
-    holders.
+    """The writes of a target (a file or property) whose text lists the resources of a workload; ``now`` is the present text.
 
-    A target depends on the targets with a greater ``depth``: it is taken before them, and given after them.
+    Before the checkpoint the target gets the text ``low``: the resources that the workload has and keeps. After the checkpoint the target
+    gets the text ``high``: all granted resources. So no resource has two workloads, even if the run dies. A target depends on the targets
+    with a greater ``depth``: it gets ``low`` before these targets, and ``high`` after these targets.
     """
     taken = [] if low == now else [write(low, TAKE, depth)]
     return taken if high == low else [*taken, write(high, LIVE, -depth)]
@@ -37,12 +37,12 @@ def take_and_give(
 def file(
     path: str, text: t.Optional[str], phase: int, order: int = 0, *, mode: int = 0o644, reload: bool = False
 ) -> Step:
-    """Write a file with this text and these permission bits. Text None: remove it."""
+    """Write a file with this text and these permission bits. Text None: remove the file."""
     return Step("file", path, text, phase, order, mode=mode, reload=reload)
 
 
 def link(path: str, target: t.Optional[str], phase: int, order: int = 0, *, reload: bool = False) -> Step:
-    """Make a symbolic link. Target None: remove it."""
+    """Make a symbolic link. Target None: remove the link."""
     return Step("link", path, target, phase, order, reload=reload)
 
 
@@ -52,39 +52,39 @@ def folder(path: str, phase: int, order: int = 0) -> Step:
 
 
 def value(path: str, text: str, phase: int, order: int = 0, *, optional: bool = False) -> Step:
-    """Write a kernel file that reads back as written."""
+    """Write a kernel file from which the written text can be read back."""
     return Step("value", path, text, phase, order, optional=optional)
 
 
 def pool(path: str, pages: str, phase: int, order: int = 0) -> Step:
-    """Write a number of hugepages to an nr_hugepages file. The kernel may give fewer."""
+    """Write a number of hugepages to an nr_hugepages file. The kernel may give fewer pages."""
     return Step("pool", path, pages, phase, order)
 
 
 def partition(path: str, kind: str, phase: int, order: int = 0) -> Step:
-    """Write "member", "root" or "isolated" to a cpuset.cpus.partition. The kernel may refuse it without an error."""
+    """Write "member", "root" or "isolated" to a cpuset.cpus.partition. The kernel may refuse the partition without an error."""
     return Step("partition", path, kind, phase, order)
 
 
 def cpuset(directory: str, unit: str, cpus: t.Optional[str], phase: int, order: int = 0) -> Step:
-    """Set the CPUs of a directory in v1's cpuset hierarchy, and move a unit's processes ("": none) there. CPUs None: remove the directory."""
+    """Set the CPUs of a v1 cpuset directory (None: remove the directory). The processes of ``unit`` (empty: no unit) move into it."""
     return Step("cpuset", directory, cpus, phase, order, name=unit)
 
 
 def unit_property(unit: str, name: str, setting: str, phase: int, order: int = 0, *, optional: bool = False) -> Step:
-    """Set a property of a unit live (systemctl set-property --runtime). An empty setting unsets it."""
+    """Set a property of a unit live (systemctl set-property --runtime). An empty setting unsets the property."""
     return Step("property", unit, setting, phase, order, name=name, optional=optional)
 
 
 def controller(
     path: str, name: str, sign: t.Literal["+", "-"], phase: int, order: int = 0, *, optional: bool = False
 ) -> Step:
-    """Give a controller to the groups below a cgroup.subtree_control ("+"), or take it from them ("-")."""
+    """Enable ("+") or disable ("-") a controller for child control groups, in the cgroup.subtree_control of their parent."""
     return Step("controller", path, sign, phase, order, name=name, optional=optional)
 
 
 def unit(name: str, verb: Verb, phase: int, order: int = 0, *, optional: bool = False) -> Step:
-    """Start, stop or restart a unit. For "daemon-reload" the name is ""."""
+    """Start, stop or restart a unit. For "daemon-reload" the name is empty."""
     return Step("unit", name, verb, phase, order, optional=optional)
 
 
@@ -99,7 +99,7 @@ def hook(path: str, argument: t.Literal["drain", "resume"], phase: int, order: i
 
 
 def health(unit: str, address: str, phase: int, order: int = 0) -> Step:
-    """Wait until a service says that it is healthy. ``address``: ADDRESS:PORT of its /healthz."""
+    """Wait until a service reports health. ``address``: ADDRESS:PORT of the service's /healthz."""
     return Step("health", unit, address, phase, order)
 
 
@@ -109,10 +109,10 @@ def ready(unit: str, kubeconfig: str, node: str, phase: int, order: int = 0) -> 
 
 
 def program(folder: str, files: str, python: str, phase: int, order: int = 0) -> Step:
-    """Compile the ``files`` (names, one a line) of a program in a folder with an interpreter. Python "": remove the compiled files."""
+    """Compile the ``files`` (names, one a line) of a program in a folder. ``python``: the interpreter; empty: remove the compiled files."""
     return Step("compile", folder, python, phase, order, name=files)
 
 
 def driver(folder: str, name: t.Optional[str], phase: int, order: int = 0, *, optional: bool = False) -> Step:
-    """Bind a PCI function (its folder in sysfs) to a driver. Name None: to its former driver."""
+    """Bind a PCI function to the driver ``name`` (None: the former driver). ``folder``: the function's folder in sysfs."""
     return Step("driver", folder, name, phase, order, optional=optional)

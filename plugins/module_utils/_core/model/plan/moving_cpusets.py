@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """A machine that operations change one after another, by the kernel's rule (kernel_cpusets.py).
 
-An operation is applied to the control groups that it can affect, and only the control groups that it changed are evaluated again: a plan of
-hundreds of steps on hundreds of control groups is replayed in the time that its steps take.
+An operation is applied to the control groups that it can affect, and only changed control groups are evaluated again. So the time of a
+replay depends on the steps of the plan, not on the number of control groups.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from .kernel_cpusets import MEMBER, NONE, ROOT, Bounds, Cgroup, CpuSet, Machine,
 
 
 class MovingMachine:
-    """A machine whose ``bounds`` are, after each operation, what ``kernel_cpusets.bounds`` returns for it.
+    """A machine whose ``bounds`` equal, after each operation, the result of ``kernel_cpusets.bounds`` for the changed machine.
 
-    ``moved`` has the control groups that changed since it was cleared, each with the CPUs that changed.
+    ``moved`` has the control groups that changed since the caller cleared ``moved``, each with its changed CPUs.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -32,9 +32,10 @@ class MovingMachine:
         taken, doubted = oracle.given_out(machine)
         self._taken = {path: set(cpus) for path, cpus in taken.items()}
         self._doubted = {path: set(cpus) for path, cpus in doubted.items()}
-        # The observed state may be one that no operation leads to, so the first operation evaluates all control groups.
+        # Perhaps no operation produces the observed state, so the first operation evaluates all control groups.
         self._known = False
-        # By parent: its children, the children that request a CPU, and the children that depend on all CPUs of the parent.
+        # The children of each parent, the children that request a CPU (by parent and CPU), and the children that depend on all CPUs of
+        # their parent.
         self._inner: dict[str, set[str]] = collections.defaultdict(set)
         self._asking: dict[tuple[str, int], set[str]] = collections.defaultdict(set)
         self._following: dict[str, set[str]] = collections.defaultdict(set)
@@ -45,7 +46,7 @@ class MovingMachine:
     # Operations
 
     def make(self, path: str) -> None:
-        """Make a control group, which requests nothing."""
+        """Make a control group that requests no CPUs."""
         self._done(oracle.make(self.machine._replace(cgroups={}), path))
 
     def set_cpus(self, path: str, cpus: CpuSet) -> None:
@@ -67,7 +68,7 @@ class MovingMachine:
     def _concerned(self, path: str, cpus: CpuSet = NONE) -> Machine:
         """A part of the machine on which an operation has the same effect as on the whole machine.
 
-        It contains the control group, the siblings that request the same CPUs, all control groups in these, and all ancestors.
+        This part has the control group, the siblings that request the same CPUs, the descendants of all these groups, and all ancestors.
         """
         if not self._known:
             return self.machine._replace(cgroups=dict(self.cgroups))
@@ -81,14 +82,14 @@ class MovingMachine:
         return self.machine._replace(cgroups=cgroups, elsewhere=self._elsewhere(path, cpus))
 
     def _elsewhere(self, path: str, cpus: CpuSet) -> CpuSet:
-        """The CPUs of the other top-level partitions; empty if they and ``cpus`` cannot together be all CPUs of the machine."""
+        """The CPUs of the other top-level partitions; an empty set if these CPUs and ``cpus`` cannot be all CPUs of the machine."""
         taken, doubted, own = self._taken[ROOT], self._doubted[ROOT], self.cgroups[path].cpus
         if len(self.machine.online) > len(taken) + len(doubted) + len(cpus | own):
             return NONE
         return NONE.union(taken, doubted) - own
 
     def _within(self, path: str) -> list[str]:
-        """A control group and all in it."""
+        """A control group and its descendants."""
         names = [path]
         for name in names:
             names += self._inner.get(name, ())
@@ -97,7 +98,7 @@ class MovingMachine:
     # Results of the operations
 
     def _done(self, part: Machine) -> None:
-        """Take over the changes of an operation."""
+        """Record the changes of an operation, and evaluate the affected control groups again."""
         changed = {path: one for path, one in part.cgroups.items() if self.cgroups.get(path) != one}
         lost = self.machine.lost ^ part.lost
         self.machine = self.machine._replace(lost=part.lost)
@@ -128,7 +129,7 @@ class MovingMachine:
             self._asking[parent(path), cpu].discard(path)
 
     def _give_out(self, around: str, cpus: CpuSet) -> None:
-        """Note which of these CPUs partitions directly in a control group take, or may take."""
+        """Record which of the CPUs the child partitions of the control group ``around`` take, or may take."""
         taken, doubted = self._taken[around], self._doubted[around]
         taken -= cpus
         doubted -= cpus
@@ -138,13 +139,13 @@ class MovingMachine:
                     (taken if cgroup.valid else doubted).add(cpu)
 
     def _partitions_with(self, cpus: CpuSet, around: str = ROOT) -> list[str]:
-        """The valid partitions that have any of these CPUs."""
+        """The valid partitions below ``around`` that have a CPU of ``cpus``."""
         near = {path for cpu in cpus for path in self._asking[around, cpu]}
         partitions = [path for path in near if self.cgroups[path].valid]
         return partitions + [inner for path in partitions for inner in self._partitions_with(cpus, path)]
 
     def _refresh(self, path: str) -> None:
-        """Evaluate a control group again, and the control groups in it that depend on its CPUs."""
+        """Evaluate a control group again, and the children that depend on its changed CPUs."""
         before = self.bounds.get(path, Bounds())
         taken, doubted = self._taken.setdefault(path, set()), self._doubted.setdefault(path, set())
         now = oracle.bounds_of(self.machine, path, self.bounds[parent(path)], taken, doubted)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The places that a manager may write: the steps that it may plan. They are an input of the validator."""
+"""The places that a manager may write, and so the steps that the manager may plan. The places are an input of the validator."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from . import make_step
 from .plan import Step
 
 ANY = ".*"
-# systemd's own file for a property that was set: systemd makes and removes it with the property.
+# The file that systemd makes when a property is set, and removes with the property.
 CONTROL_FILE = re.compile(
     r"/(?:(?:etc|run)/systemd/system\.control|run/systemd/transient)/([^/]+)\.d/50-([A-Za-z]+)\.conf"
 )
 
 
 class Place(NamedTuple):
-    """Steps of one ``kind`` whose ``target`` and text match these regular expressions as a whole.
+    """A place covers the steps of its ``kind`` whose target and text match the regular expressions ``target`` and ``value`` as a whole.
 
-    ``value`` None: the target may be removed, and nothing written. ``volatile``: there is no original to restore, because the file is
-    Corral's own state, or the value ends with its process or control group. ``kind`` "file" includes links: a link may have replaced a
-    file, or a file a link (systemctl mask).
+    ``value`` None: a step may only remove the target. ``volatile``: Corral restores no original, because the file is Corral's own state, or
+    the value ends with its process or control group. ``kind`` "file" includes links: a link may have replaced a file, or a file may have
+    replaced a link (systemctl mask).
     """
 
     kind: str
@@ -47,12 +47,12 @@ class Place(NamedTuple):
 
 
 def dropins(manager: str) -> Place:
-    """A manager's drop-ins of any unit."""
+    """The place of a manager's drop-ins for any unit."""
     return Place("file", rf"{ETC}/[^/]+\.d/10-corral-{manager}\.conf")
 
 
 def covering(places: t.Iterable[Place], step: Step) -> t.Optional[Place]:
-    """The place that a step writes to; None if it is in no place."""
+    """The place that covers a step; None if no place covers the step."""
     control = CONTROL_FILE.fullmatch(step.target) if step.kind in ("file", "link") else None
     if control:
         step = make_step.unit_property(control.group(1), control.group(2), "", step.phase)

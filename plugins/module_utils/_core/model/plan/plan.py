@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A plan: readable changes, each with the steps that carry it out.
+"""A plan: readable changes, each with the steps that carry out the change.
 
-A drift item is a change that was not applied, so it has the same type.
+A drift item is a change that was not applied, and so has the type Change.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ DRIFT: Verdict = "drift"  # the node differs; the steps correct it
 UNCHANGEABLE: Verdict = "unchangeable"
 UNKNOWN: Verdict = "unknown"  # the actual value could not be read; never counted as in sync
 
-# When steps run, in this order over the whole plan. CPUs move before files so that the live hand-over can be ordered:
-# a daemon-reload would apply all drop-ins at once (systemd 252).
+# The phases, in which all steps of a plan run in this order. CPUs move before files so that the live hand-over can be
+# ordered: a daemon-reload would apply all drop-ins at once (systemd 252).
 CLAIM = 5  # the files that slices read at their start: before anything takes effect
-TAKE = 6  # devices, names and files that a workload loses, before the checkpoint gives them to another workload
+TAKE = 6  # devices, names and files that a workload loses, before the checkpoint records another owner
 RECORD = 7  # the checkpoint, before its grants take effect
 STOP = 10  # units that are about to lose their files
 VALUES = 20  # sysctl, hugepage pools
@@ -39,15 +39,15 @@ LIVE = 40  # other live properties of units
 RELEASE = 50  # live properties that the profile no longer declares
 FILES = 60  # drop-ins, units, sysctl.d
 RELOAD = 70  # one daemon-reload for all files of the phases before
-EMPTY_SLICES = 75  # slices that no unit requires any more: a slice's stop ends all units that require it
+EMPTY_SLICES = 75  # slices that no unit requires any more: a slice's stop ends all units that require the slice
 START = 80  # units that need their files
-DECLARE = 90  # the profile itself, last: it becomes the declared profile when all of it is applied
-# The phases that a grant does not need at once: the rollout and the tick run them, since a reload at each start would take seconds.
+DECLARE = 90  # the profile itself, last: the profile becomes the declared profile when all other steps have run
+# The phases that a grant does not need at once: the rollout and the tick run these phases, since a reload at each start would take seconds.
 LATER = (STOP, VALUES, RELOAD, DECLARE)
 
 
 def key_of(kind: str, target: str, name: str) -> str:
-    """The key of a step and of its original: its kind and target, with the name of a property. A link has the key of a file."""
+    """The key of a step and of its original: the kind, the target, and the name of a property. A link has the key of a file."""
     kind = "file" if kind == "link" else kind
     return ":".join(filter(None, [kind, target, name if kind == "property" else ""]))
 
@@ -55,9 +55,9 @@ def key_of(kind: str, target: str, name: str) -> str:
 class Step(NamedTuple):
     """One write. make_step.py has a constructor for each ``kind``, which explains ``target``, ``name`` and ``value``.
 
-    ``phase`` and ``order`` give its place in the whole plan; ``reload`` asks for a daemon-reload after phase FILES. An ``optional`` step
-    needs something that the kernel may lack (pages): a failure is drift, found by the next observation. But a run is undone if the failed
-    step should have moved a unit off CPUs that a later step gives to another unit.
+    ``phase`` and ``order`` give the step's place in the whole plan; ``reload`` asks for a daemon-reload after phase FILES. An ``optional``
+    step needs a resource that the kernel may lack (pages): its failure is drift, which the next observation finds. But the run is undone if
+    the failed step should have moved a unit off CPUs that a later step gives to another unit.
     """
 
     kind: StepKind
@@ -104,18 +104,18 @@ class Change(NamedTuple):
     disruption: Disruption = "none"
 
     def item(self) -> tuple[str, str, str]:
-        """The identity of the item, whatever its values: ``since`` is kept per item."""
+        """The identity of the item, independent of its values: ``since`` is recorded per item."""
         return (self.manager, self.subject, self.property)
 
 
 @printable_fields("notes")
 class Part(NamedTuple):
-    """One manager's part of a plan: its changes, and the keys of everything that it manages, in sync or not.
+    """A manager's part of a plan: its changes, and the keys of all targets that the manager owns, in sync or not.
 
-    A value that Corral once changed returns to its original when no part holds it any more. ``problems``: reasons not to begin with this
-    profile on this node. ``manager``: if set, the kernel values in ``owned`` are recorded under this name even if they are right already.
-    ``notes``: hints for the user. ``baseline``: steps on values that another file keeps right; they are not executed, but the value is
-    recorded as the original. ``gone``: keys of files that the changes remove for good, with their originals.
+    A changed value returns to its original when no part's ``owned`` has its key. ``problems``: reasons not to begin with this profile on
+    this node. ``manager``: if set, the kernel values in ``owned`` are recorded under this name even if the values are right already.
+    ``notes``: hints for the user. ``baseline``: steps on values that another file keeps right; these steps are not executed, but their
+    values are recorded as originals. ``gone``: keys of files that the changes remove for good, with their originals.
     """
 
     changes: tuple[Change, ...]
@@ -128,7 +128,7 @@ class Part(NamedTuple):
 
 
 def unit_of_cpus_file(path: str) -> str:
-    """The unit whose AllowedCPUs= systemd keeps in this file of its own, persistent or live; "" for any other path."""
+    """The unit to which systemd's own file for AllowedCPUs= belongs, persistent or live; an empty string for any other path."""
     folder, dummy, file = path.rpartition(".d/")
     bases = ("/etc/systemd/system.control/", "/run/systemd/system.control/", "/run/systemd/transient/")
     control = folder.startswith(bases)
@@ -136,9 +136,9 @@ def unit_of_cpus_file(path: str) -> str:
 
 
 def steps_in_order(changes: t.Iterable[Change]) -> list[Step]:
-    """All steps of a plan in the order in which they run, with one daemon-reload if any step asks for it.
+    """All steps of a plan in the order in which the steps run, with one daemon-reload if any step asks for a reload.
 
-    No step is there twice, except removals of folders.
+    The result has each step once, except removals of folders.
     """
     # Several changes may have the same step. A folder may be empty only at the second of two attempts.
     steps: list[Step] = []
@@ -178,7 +178,7 @@ class Plan(NamedTuple):
     """The wanted changes. ``context`` is None for a plan without a profile (the agent, a removal).
 
     ``lost``: a removal that changes nothing and names what is left, because the originals are lost. ``keep_going``, for a removal: the run
-    continues if a target cannot be restored, and names the target in ``leftovers``; it ends if the node cannot be drained.
+    continues if a target cannot be restored, and names the target in ``leftovers``. The run ends if the node cannot be drained.
     """
 
     context: t.Optional[Context]
@@ -192,9 +192,9 @@ class Plan(NamedTuple):
 
 @printable_fields("error", "undone", "leftovers")
 class Outcome(NamedTuple):
-    """The result of a run. ``remaining`` is the drift that is left: in check mode all of it.
+    """The result of a run. ``remaining`` is the drift that is left: in check mode all drift.
 
-    ``error`` names the step that was refused, ``undone`` the changes that were undone then; both are empty after success.
+    ``error`` names the refused step, ``undone`` the changes that were undone after the refusal; both fields are empty after success.
     """
 
     plan: Plan

@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """The validator's replay: the CPUs that the kernel lets every control group have after each step of a plan.
 
-It uses the finished steps and the kernel's rule (kernel_cpusets.py), and no decision of the planner. After each step it checks only what
-the step changed (moving_cpusets.py), with the same result as a check of the whole machine.
+The replay uses the finished steps and the kernel's rule (kernel_cpusets.py), and no decision of the planner. After each step the replay
+checks only the control groups that the step changed (moving_cpusets.py), with the same result as a check of the whole machine.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .moving_cpusets import MovingMachine
 from .plan import RELEASE, Step, unit_of_cpus_file
 
 NOTHING: t.Mapping[str, CpuSet] = types.MappingProxyType({})
-MOST = 8  # problems of one step that are reported
+MOST = 8  # the most problems of a step that are reported
 Pair = tuple[str, str]  # the control group that owns CPUs, and a control group that got some of these CPUs
 
 
@@ -40,16 +40,17 @@ def problems(
 ) -> list[Problem]:
     """The problems (at most MOST) of the first step after which another control group would get CPUs of a control group in ``own`` (paths).
 
-    A control group in ``own`` has its CPUs for itself once it is a partition, or at once if it holds processes (``populated``). CPUs that
-    others have before the first step are no fault of these steps. Other processes may begin to run at any moment, in any control group and
-    in a new control group, which gets the rest of the root's CPUs. Without ``partitions`` only requests of CPUs are checked.
+    A control group in ``own`` owns its CPUs from the moment when it becomes a partition, or at once if it has processes (``populated``).
+    CPUs that other control groups have before the first step are no fault of the steps. Other processes may begin to run at any moment, in
+    any control group and in a new control group, which gets the rest of the root's CPUs. Without ``partitions`` only requests of CPUs are
+    checked.
 
-    ``at_start``: by path, the CPUs in the files of slices that do not run; the start of such a slice counts as a request. ``hiding``:
-    systemd's own files (paths) that hide a live value: until they are gone, their slices start with their CPUs. ``ungranted``: the slices
-    of ``populated`` without granted CPUs before the first step; CPUs that they share become their own only when they become partitions.
+    ``at_start``: by path, the CPUs in the files of slices that do not run; the start of such a slice counts as a request. ``hiding``: paths
+    of systemd's own files that hide a live value; until such a file is removed, its slice starts with the file's CPUs. ``ungranted``: the
+    slices of ``populated`` without granted CPUs before the first step; such a slice owns shared CPUs only after it becomes a partition.
 
     Another control group that may have CPUs of ``own`` before the first step may keep these CPUs. A step must not request the CPUs for
-    this control group, unless the control group certainly had them.
+    this control group, unless the control group certainly had the CPUs.
     """
     moving = MovingMachine(machine)
     watch = Watch(moving, populated, own, partitions=partitions, ungranted=ungranted)
@@ -65,16 +66,16 @@ def problems(
         if step.kind == "unit" and step.value == "start" and path in asleep:
             watch.begin(path, asleep.pop(path))
         shared = watch.observe()
-        # A control group that requests the same CPUs is the reason why other control groups get them.
+        # If a control group requests the same CPUs, its request is the reason why other control groups get these CPUs.
         askers = {pair: cpus & asked_by(moving, pair[1]) for pair, cpus in shared.items()}
         askers = {pair: cpus for pair, cpus in askers.items() if cpus} or shared
-        if askers:  # Later problems may follow from this one.
+        if askers:  # Later problems may follow from this problem.
             return [problem(*pair, askers[pair], step, of_corral=pair[1] in own) for pair in sorted(askers)[:MOST]]
     return []
 
 
 def problem(path: str, other: str, cpus: CpuSet, step: Step, *, of_corral: bool) -> Problem:
-    """What is wrong with a step, and what to do if the cause is not the plan."""
+    """The problem of a step, and what to do if the plan is not the cause."""
     who = "a process in a control group without a cpuset" if other == ROOT else other
     text = f"{who} would have CPUs of {path} at {step.target} {step.text or ''}"
     if other == ROOT or of_corral or other == group_of(step.target):
@@ -90,9 +91,9 @@ def asked_by(machine: MovingMachine, path: str) -> CpuSet:
 
 
 class Watch:
-    """The CPUs of the control groups ``own`` that other control groups got since the beginning.
+    """The CPUs of the control groups ``own`` that other control groups got since the first step.
 
-    After a step it checks the pairs of an owner and another control group that have CPUs which the step moved.
+    After a step, observe() checks the pairs of an owner and another control group for the CPUs that the step moved.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class Watch:
         waiting = [path for path in ungranted if path in machine.cgroups] if partitions else []
         self.common = {path: self.requested_by_others(path) & self.asked[path] for path in waiting}
         self.shared: dict[Pair, CpuSet] = {}
-        # By CPU, its owners (control groups that have it exclusively), and all control groups that have it or may have it.
+        # By CPU, its owners (control groups with the CPU as an exclusive CPU), and all control groups that have or may have the CPU.
         self.owners: dict[int, set[str]] = collections.defaultdict(set)
         self.others: dict[int, set[str]] = collections.defaultdict(set)
         self.owned: dict[str, CpuSet] = {}
@@ -123,7 +124,7 @@ class Watch:
         self.owned_first = {path: cpus | self.common.get(path, NONE) for path, cpus in self.owned.items()}
 
     def begin(self, path: str, cpus: CpuSet) -> None:
-        """Start a slice whose files assign these CPUs: it did not have them before."""
+        """Start a slice whose files assign ``cpus``. The slice counts as a control group that had no CPUs before."""
         for written in (NONE, cpus):  # The slice may exist and request these CPUs already.
             self.machine.set_cpus(path, written)
         self.machine.moved[path] = self.machine.moved.get(path, NONE) | cpus
@@ -145,12 +146,12 @@ class Watch:
             self.owned[path] = owned
 
     def requested_by_others(self, path: str) -> CpuSet:
-        """The CPUs that other control groups request, and have, in the beginning."""
+        """The CPUs that other control groups request and have before the first step."""
         others = (other for other in self.asked if not f"{other}/".startswith(f"{path}/"))
         return NONE.union(*(self.asked[other] & self.first[other].least for other in others))
 
     def observe(self) -> dict[Pair, CpuSet]:
-        """By pair of an owner and another control group, the owner's CPUs that the other control group got since the beginning."""
+        """By pair of an owner and another control group, the owner's CPUs that the other control group got since the first step."""
         moved, self.machine.moved = self.machine.moved, {}
         for path in moved:
             self.note(path)
@@ -172,7 +173,7 @@ class Watch:
         return self.shared
 
     def let_in(self, path: str, other: str) -> CpuSet:
-        """The CPUs of ``path`` that the steps so far gave to another control group."""
+        """The CPUs of ``path`` that the replayed steps gave to the control group ``other``."""
         cpus = self.owned[path] & self.has[other]
         if not cpus or f"{other}/".startswith(f"{path}/"):
             return NONE
@@ -188,7 +189,7 @@ class Watch:
 
 
 def enter(by_cpu: dict[int, set[str]], path: str, before: CpuSet, now: CpuSet) -> None:
-    """List a control group in ``by_cpu`` under its CPUs ``now``, and no longer under CPUs that it had only ``before``."""
+    """List a control group in ``by_cpu`` under its CPUs ``now``, and no longer under the CPUs that are only in ``before``."""
     for cpu in before - now:
         by_cpu[cpu].discard(path)
     for cpu in now - before:
@@ -226,7 +227,7 @@ def do(machine: MovingMachine, step: Step) -> None:
 
 
 def assigned(text: str) -> CpuSet:
-    """The CPUs that a file of systemd's own assigns; an invalid value assigns nothing (systemd.resource-control(5))."""
+    """The CPUs that systemd's own file assigns; an invalid value assigns no CPUs (systemd.resource-control(5))."""
     cpus = NONE
     lines = (line.partition("=")[::2] for line in text.splitlines())
     for value in (value for name, value in lines if name.strip() == "AllowedCPUs"):

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The validator's replay on cgroup v1, where only Corral's own directories have CPUs of their own (on v2: replay.py)."""
+"""The validator's replay on cgroup v1, where only Corral's directories have separate CPUs (on v2: replay.py)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def problems(
 ) -> list[Problem]:
     """The first CPU that an exclusive slice and another slice would share while the steps hand CPUs over.
 
-    ``units`` have the present CPUs. The units of ``ending``, and units whose directory is removed, are exclusive until their own step.
-    Processes without a directory have the CPUs ``above``.
+    ``units``: the slices with their present CPUs. The units of ``ending``, and units whose directory is removed, are exclusive until the
+    step on their directory. Processes without a directory have the CPUs ``above``.
     """
     moves = [(unit_of(step), cpus_after(step, above)) for step in steps if step.kind == "cpuset"]
     gone = {unit_of(step) for step in steps if step.kind == "cpuset" and step.value is None}
@@ -62,10 +62,10 @@ def overlaps(now: t.Mapping[str, frozenset[int]], exclusive: t.Container[str]) -
 def new_overlap(
     slices: t.Sequence[Slice], moves: t.Iterable[tuple[str, frozenset[int]]], ending: t.Container[str] = ()
 ) -> t.Optional[tuple[str, str, int]]:
-    """The first new overlap (exclusive slice, other slice, CPU) that these writes make; None without an overlap.
+    """The first new overlap (exclusive slice, other slice, CPU) that the writes ``moves`` make; None without a new overlap.
 
-    A slice of ``ending`` is exclusive until it is written. This function shares nothing with ``handover.order``, so that it finds faults
-    there.
+    A slice of ``ending`` is exclusive until the write of its CPUs. This function shares no code with ``handover.order``, and so finds the
+    faults of ``handover.order``.
     """
     exclusive = {one.unit: one.exclusive for one in slices}
     now = {one.unit: one.now for one in slices}

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The state before a step, and the steps that restore it.
+"""The state before a step, and the steps that restore this state.
 
 A rollback, a removal, the undo of a refused apply, and a profile that no longer declares a target all use this module.
 """
@@ -29,12 +29,12 @@ SYSTEMD_FOLDERS = ("/etc/systemd/", "/run/systemd/")
 
 
 class Original(NamedTuple):
-    """The state of one target before a step; in the records, before Corral's first step on it.
+    """The state of a target before a step. An original in the records is the state before Corral's first step on the target.
 
-    ``kind`` and ``target`` are the step's. ``name``: of a property its name, of a mount its path, of a cpuset the unit whose processes it
-    holds, of a program its files, one a line. ``value``: the text of a file, or a kernel value. ``link``: the text of a link. ``runtime``:
-    the text of systemd's own file for a live property. ``active``: whether the unit, its control group or the mount existed. ``made``: the
-    missing folders.
+    ``kind`` and ``target`` are the step's. ``name``: the name of a property, the path of a mount, the unit with processes in a cpuset, or
+    the files of a program, one a line. ``value``: the text of a file, or a kernel value. ``link``: the target of a link. ``runtime``: the
+    text of systemd's own file for a live property. ``active``: whether the unit, its control group or the mount existed. ``made``: the
+    missing folders that the step makes.
     """
 
     kind: StepKind
@@ -49,7 +49,7 @@ class Original(NamedTuple):
 
     @property
     def location(self) -> str:
-        """The path for which ``made`` names the missing folders; "" for a kind of step that makes no folders."""
+        """The path for which ``made`` names the missing folders; an empty string for a kind of step that makes no folders."""
         if self.kind == "property":
             return control_file(self.target, self.name, runtime=True)
         if self.kind in ("file", "link", "compile"):
@@ -58,7 +58,7 @@ class Original(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The key of its step."""
+        """The key of the original and of its step."""
         return key_of(self.kind, self.target, self.name)
 
 
@@ -78,8 +78,8 @@ def from_data(data: t.Mapping[str, t.Any]) -> Original:
 def restore_recorded(before: Original, online: str, taken: frozenset[int] = cpuset.EMPTY) -> list[Step]:
     """The steps that restore a recorded original, for a removal or a target that is no longer declared.
 
-    A slice of Corral's does not get its earlier AllowedCPUs= back, no slice becomes a partition again that a user made, and no unit gets
-    back a request for CPUs that exclusive slices have now (``taken``).
+    Three originals are not restored: AllowedCPUs= of a slice of Corral, a user's partition, and a unit's request for CPUs that exclusive
+    slices have now (``taken``).
     """
     if before.kind == "partition":
         before = before._replace(value=MEMBER)
@@ -90,13 +90,13 @@ def restore_recorded(before: Original, online: str, taken: frozenset[int] = cpus
 
 
 def own_property(path: str) -> str:
-    """If a persistent set-property on a slice of Corral's wrote this file, the key of the property; "" for any other file."""
+    """The key of the property in a file that a persistent set-property on a slice of Corral wrote; an empty string for any other file."""
     key = key_of_file(path)
     return key if is_own(key.partition(":")[2].rpartition(":")[0]) else ""
 
 
 def clashes(cpus: str, taken: frozenset[int]) -> bool:
-    """Whether a recorded list has any of these CPUs, or is no list of CPUs."""
+    """Whether the recorded list ``cpus`` has a CPU of ``taken``, or is no list of CPUs."""
     try:
         return bool(cpuset.parse(cpus) & taken)
     except ValueError:
@@ -109,7 +109,7 @@ def restore(before: Original, online: str) -> list[Step]:
 
 
 def restore_file(before: Original, dummy: str) -> list[Step]:
-    """The steps that write a file or link as it was, or remove it and its folders."""
+    """The steps that restore a file or link, or remove a new file or link, and remove the empty folders that were made for the target."""
     target, reload = before.target, before.target.startswith(SYSTEMD_FOLDERS)
     if before.link is not None:
         return [make_step.link(target, before.link, FILES, reload=reload), *folders(before)]
@@ -117,7 +117,7 @@ def restore_file(before: Original, dummy: str) -> list[Step]:
 
 
 def restore_value(before: Original, dummy: str) -> list[Step]:
-    """The steps that write a target's former value, or else its kind's ``none``; no steps for a target that existed without Corral."""
+    """The steps that write a target's former value, else the value Kind.none; no steps for a target that existed before."""
     kind = KINDS[before.kind]
     value, optional = before.value or kind.none, kind.optional
     step = Step(before.kind, before.target, value, kind.phase, kind.order, name=before.name, optional=optional)
@@ -127,16 +127,17 @@ def restore_value(before: Original, dummy: str) -> list[Step]:
 def restore_cpuset(before: Original, dummy: str) -> list[Step]:
     """The step that writes the former CPU list of a directory of cgroup v1, or removes the directory.
 
-    Exclusive slices release CPUs before other slices get them. Inner directories go before outer directories, all before slices stop.
+    Exclusive slices release CPUs before other slices get these CPUs. Inner directories are removed before outer directories, and all
+    directories before slices stop.
     """
     order = -10 if is_exclusive(before.target.rpartition("/")[2]) else 20 - before.target.count("/")
     return [make_step.cpuset(before.target, before.name, before.value or None, RELEASE, order)]
 
 
 def restore_unit(before: Original, dummy: str) -> list[Step]:
-    """The step that stops a unit that did not run before, or that is a workload's.
+    """The step that stops a unit if the unit did not run before or belongs to a workload.
 
-    A slice stops once systemd no longer knows units in it, any other unit before its files are removed.
+    A slice stops after the daemon-reload, when systemd knows no unit in the slice. Any other unit stops before its files are removed.
     """
     if not before.target or (before.active and not is_workloads(before.target)):
         return []
@@ -145,7 +146,7 @@ def restore_unit(before: Original, dummy: str) -> list[Step]:
 
 
 def restore_program(before: Original, dummy: str) -> list[Step]:
-    """The steps that remove the files of a program that was new, its compiled files, and its folders if they are empty then."""
+    """The steps that remove a new program: its files, its compiled files, and then its empty folders."""
     paths = [f"{before.target}/{name}" for name in before.name.splitlines()]
     inside = {
         path[:end] for path in paths for end, char in enumerate(path) if char == "/" and end >= len(before.target)
@@ -158,7 +159,7 @@ def restore_program(before: Original, dummy: str) -> list[Step]:
 
 
 def folders(before: Original, phase: int = FILES) -> list[Step]:
-    """The steps that remove the folders that were made for a target, the innermost first, if they are empty."""
+    """The steps that remove the empty folders that were made for a target, the innermost folder first."""
     return [make_step.folder(path, phase, 80 - path.count("/")) for path in before.made]
 
 
@@ -183,8 +184,8 @@ def restore_property(before: Original, online: str) -> list[Step]:
         assignments = [before.value or online, ""]
     else:
         assignments = [unit_limits.property_value(name, before.value or "max")]
-    # A slice of Corral's stops, or keeps its CPUs while it has processes. A workload's slice may have been started with the unit, before
-    # the workload got any CPUs.
+    # A slice of Corral stops, or keeps its CPUs while it has processes. A workload's slice may have started with the unit, before the
+    # workload got CPUs.
     ours = is_own(unit) and (not before.active or is_workloads(unit))
     if ours:
         assignments = [""]
@@ -193,7 +194,7 @@ def restore_property(before: Original, online: str) -> list[Step]:
 
 
 def handed_down(kept: t.Sequence[Original], gone: t.Iterable[Original]) -> list[Original]:
-    """``kept``, with the folders that were made for the records in ``gone``: each folder goes to a record inside, beside or above it."""
+    """The records ``kept``, with the folders of the records ``gone``: each folder moves to a record inside, beside or above the folder."""
     made = [set(before.made) for before in kept]
     for folder in sorted({path for before in gone for path in before.made}):
         inside = [index for index, before in enumerate(kept) if before.location.startswith(f"{folder}/")]
@@ -211,9 +212,9 @@ def handed_down(kept: t.Sequence[Original], gone: t.Iterable[Original]) -> list[
 def inverse(before: Original, step: Step, online: str, shared: str = "") -> list[Step]:
     """The steps that undo a step that has just run, to run at once and in this order.
 
-    A stopped unit or mount starts again. The mount starts in phase START: all files are back then, and systemd has read the files. If a
-    slice of Corral's requested no CPUs before, an empty setting would leave the slice the CPUs of the plan, and a grant may have these
-    CPUs again. So the slice gets ``shared``: the CPUs that are shared after the undo ("": not known).
+    A stopped unit or mount starts again. The mount starts in phase START: by then all files are restored, and systemd has read the files.
+    If a slice of Corral requested no CPUs before, an empty setting would leave the slice the CPUs of the plan, and a grant may have these
+    CPUs again. So the slice gets ``shared``: the CPUs that are shared after the undo (empty: unknown).
     """
     if step.kind == "hook":
         return [make_step.hook(step.target, "resume", START)] if step.value == "drain" else []
@@ -224,7 +225,7 @@ def inverse(before: Original, step: Step, online: str, shared: str = "") -> list
     if step.kind == "mount" and before.active and step.value in ("stop", "restart"):
         return [make_step.mount(step.target, step.name, "start" if step.value == "stop" else "restart", START)]
     if step.kind == "property" and step.phase in (CPUS, LIVE) and step.name != DEVICE_ALLOW:
-        # The hand-over sets several values in turn: each undo restores the value before its step, first live.
+        # The hand-over sets several values in turn: each undo first restores the live value from before its step.
         value = unit_limits.property_value(before.name, before.value) if before.value else ""
         if not value and step.name == "AllowedCPUs" and before.runtime is None and is_own(step.target):
             value = shared
@@ -235,14 +236,14 @@ def inverse(before: Original, step: Step, online: str, shared: str = "") -> list
 
 
 def in_order(steps: t.Iterable[Step]) -> list[Step]:
-    """Steps in the order in which they run: a folder goes after its content."""
+    """The steps in the order in which they run: a folder is removed after its content."""
     return sorted(steps, key=lambda step: (step.phase, step.order))
 
 
 class Kind(NamedTuple):
-    """How an original of one kind is restored. ``label``: the property of the change that restores it.
+    """How an original of one kind is restored. ``label``: the property in the change that restores the original.
 
-    ``shown``: this change shows the restored value. The other fields are for the step of restore_value().
+    ``shown``: the change shows the restored value. The other fields are for the step of restore_value().
     """
 
     label: str
@@ -260,11 +261,11 @@ KINDS: t.Mapping[StepKind, Kind] = {
     "folder": Kind("folder", lambda *dummy: []),
     "value": Kind("value", shown=True, none="0"),
     "pool": Kind("nr_hugepages", shown=True, none="0"),
-    # The slice must stop being exclusive before it gets other CPUs or stops.
+    # The partition of a slice must end before the slice gets other CPUs or stops.
     "partition": Kind(PROPERTY, shown=True, none=MEMBER, phase=RELEASE, order=-10),
     "cpuset": Kind("cpuset.cpus", restore_cpuset, shown=True),
     "property": Kind("property", restore_property, shown=True),
-    # If other control groups depend on the controller, the kernel refuses to remove it, and it stays.
+    # If other control groups depend on the controller, the kernel refuses to remove the controller.
     "controller": Kind("controller", none="-", phase=EMPTY_SLICES, order=99, optional=True),
     "unit": Kind("state", restore_unit),
     "mount": Kind("mounted", none="stop", phase=STOP),

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The separate validator: it checks the finished steps alone and refuses the plan as a whole.
+"""The separate validator, which checks only the finished steps and refuses the plan as a whole.
 
-It shares no decision with the managers, so that it finds their faults: where each manager may write is an input.
+The validator shares no decision with the managers, and so finds their faults. Its input says where each manager may write.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .plan import Change, Step, unit_of_cpus_file
 
 BY_UNIT = ("property", "unit", "mount", "health")
 UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,255}\.(slice|scope|service|timer|path|mount)")
-CONTROL = re.compile(r"[\x00-\x1f\x7f]")  # no path or unit of Corral's has a newline or another control character
+CONTROL = re.compile(r"[\x00-\x1f\x7f]")  # No path or unit of Corral has a newline or another control character.
 POOL = re.compile(r".*/(?:node(\d+)|mm)/hugepages/hugepages-(\d+)kB/nr_hugepages")
 
 
@@ -29,7 +29,7 @@ def problems(
 ) -> list[Problem]:
     """Every reason not to make these changes on this machine, except overlaps of CPUs (replay.py and replay_v1.py).
 
-    ``writes``: by manager, the places that it may write.
+    ``writes``: by manager, the places that the manager may write.
     """
     steps = [(change.manager, step) for change in changes for step in change.steps]
     misplaced = [problem for name, step in steps for problem in place_problems(name, step, writes.get(name, ()))]
@@ -37,7 +37,7 @@ def problems(
 
 
 def place_problems(manager: str, step: Step, places: t.Sequence[Place]) -> list[Problem]:
-    """The problem of a step that is outside of its manager's places, or that no manager may plan; empty without a problem."""
+    """The problem of a step outside of its manager's places, or of a step that no manager may plan; an empty list without a problem."""
     if is_sound(step) and (step.kind == "folder" or covering(places, step) is not None):
         return []
     message = f"the manager {manager} must not write here ({step.kind}); report this as a fault of Corral"
@@ -45,7 +45,7 @@ def place_problems(manager: str, step: Step, places: t.Sequence[Place]) -> list[
 
 
 def is_sound(step: Step) -> bool:
-    """Whether any manager may plan a step: no path leads elsewhere, and no unit's name can be mistaken for an option."""
+    """Whether a manager may plan such a step at all: the path has no "..", and a unit's name cannot be mistaken for an option."""
     if CONTROL.search(step.target):
         return False
     if step.kind in BY_UNIT:
@@ -56,12 +56,12 @@ def is_sound(step: Step) -> bool:
 
 
 def moves_cpus(step: Step) -> bool:
-    """Whether a step changes the CPUs of processes. A file of systemd's own changes them once systemd reads the file."""
+    """Whether a step changes the CPUs of processes. Systemd's own file for AllowedCPUs= changes CPUs when systemd reads the file."""
     return step.kind in ("partition", "cpuset") or step.name == "AllowedCPUs" or bool(unit_of_cpus_file(step.target))
 
 
 def pool_problems(steps: t.Sequence[Step], topology: Topology) -> list[Problem]:
-    """The problems of pools that together request more than their node's memory."""
+    """The problems of hugepage pools that together request more than their NUMA node's memory."""
     asked: dict[t.Optional[int], int] = {}
     for step in steps:
         match = POOL.fullmatch(step.target) if step.kind == "pool" else None
