@@ -69,6 +69,8 @@ class NodeHost(Host):
         self.then = then
 
     def _act(self, name: str, path: str, do: t.Callable[[], t.Any], torn: t.Callable[[], None] | None = None) -> t.Any:
+        if self.fail in ("torn", "killed") and len(self.acts) >= self.fail_at > 0:
+            raise Killed  # A dead process does nothing more, not even what releases its lock.
         self.acts.append(f"{name} {path}")
         now = len(self.acts) == self.fail_at
         if (now and self.fail == "error") or (len(self.acts) >= self.fail_at > 0 and self.fail == "full"):
