@@ -81,7 +81,8 @@ def units(options: AgentOptions) -> dict[str, str]:
         TIMER: HEADER + TIMER_TEXT.format(interval=options.interval),
         SERVICE: HEADER + SERVICE_TEXT.format(run=run) + confined(paths),
         PATH: HEADER + PATH_TEXT,
-        BOOT: HEADER + BOOT_TEXT.format(run=run) + confined(paths) + BOOT_INSTALL_TEXT,
+        # A boot sets state files aside that a kubelet would refuse, in any folder that a kubelet may have in --root-dir.
+        BOOT: HEADER + BOOT_TEXT.format(run=run) + confined(paths, system="full") + BOOT_INSTALL_TEXT,
         CONFIRM_TIMER: HEADER + CONFIRM_TIMER_TEXT,
         CONFIRM_SERVICE: HEADER
         + CONFIRM_SERVICE_TEXT.format(run=f"{program} confirm --tick")

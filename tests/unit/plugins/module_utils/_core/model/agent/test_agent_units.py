@@ -103,7 +103,7 @@ def test_what_runs_corral_alone_is_confined(unit: str) -> None:
     settings = dict(line.split("=", 1) for line in service if "=" in line and not line.startswith("#"))
     assert {name: settings.get(name) for name in CONFINED} == CONFINED
     assert settings["ProtectHome"] == ("read-only" if unit == "gc" else "yes")
-    assert settings["ProtectSystem"] == ("yes" if unit == CONFIRM_SERVICE else "strict")
+    assert settings["ProtectSystem"] == {CONFIRM_SERVICE: "yes", BOOT: "full"}.get(unit, "strict")
     families = {"AF_UNIX", *(("AF_INET", "AF_INET6") if unit == CONFIRM_SERVICE else ())}
     assert set(settings["RestrictAddressFamilies"].split()) == families
     paths = [path.lstrip("-") for path in settings["ReadWritePaths"].split()]
