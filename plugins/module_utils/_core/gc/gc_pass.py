@@ -161,8 +161,8 @@ def unchanged(host: Host, declared: Profile) -> bool:
 def written(host: Host, declared: Profile, write: t.Callable[[Profile], None]) -> bool:
     """Write files of a pass while holding the node's lock. Returns False, without a write, if gc has left the profile.
 
-    A rollout that drops gc removes these files under the same lock, so no pass writes the files again. ``write`` gets the present profile,
-    or ``declared`` if the present profile is invalid. Raises CorralError if another run does not release the lock in time.
+    A rollout that drops gc removes the files of passes while holding the lock too, so no pass writes the files again. ``write`` gets the
+    present profile, or ``declared`` if the present profile is invalid. Raises CorralError if another run does not release the lock in time.
     """
 
     def current() -> t.Optional[Profile]:

@@ -62,7 +62,7 @@ def observe(host: Host) -> Tree:
             groups[unit] = Cgroup(cpus)
     online = cgroup.cpu_list(host.read("/sys/devices/system/cpu/online")) or rest
     given = given_out(groups)
-    # Neither a partition nor the root has these CPUs: the kernel keeps these CPUs from all control groups.
+    # The online CPUs that neither a partition nor the root has: the kernel keeps these CPUs from all control groups.
     lost = online - rest - given.get(ROOT, NONE)
     for path in doubtful(groups, effective, rest, online):
         groups[path] = groups[path]._replace(valid=None)

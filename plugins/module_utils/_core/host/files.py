@@ -544,7 +544,7 @@ class Host:
                 raise
 
     def sync(self, folder: str) -> None:
-        """Make a directory, its files and the names of all survive a power cut; links are not followed."""
+        """Flush a directory, its files and their names to disk, so that a power cut loses none of them. Links are not followed."""
         for name in os.listdir(self.at(folder)):
             path = self.at(f"{folder}/{name}")
             if stat.S_ISREG(os.lstat(path).st_mode):

@@ -170,7 +170,10 @@ def facts_of(host: Host, asked: dict[tuple[t.Any, ...], t.Any]) -> t.Optional[Fa
 
 
 def score_rows(host: Host, path: str) -> t.Optional[list[tuple[str, int, bytes]]]:
-    """The tuples of Scores for a control group and its inner groups; None if oom_score.groups() cannot tell which groups exist."""
+    """For a control group and each inner group, as in ``Scores``: the path, the number of links, and no text yet.
+
+    None if oom_score.groups() cannot tell which groups exist.
+    """
     from .pids import oom_score
 
     groups = oom_score.groups(host, path) if path.startswith(CGROUPS) else None

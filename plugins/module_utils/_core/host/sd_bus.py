@@ -77,7 +77,7 @@ FUNCTIONS: dict[str, tuple[t.Any, ...]] = {
     "sd_bus_message_enter_container": (HANDLE, KIND, TEXT),
     "sd_bus_message_read_basic": (HANDLE, KIND, HANDLE),
 }
-# These functions free their argument, and their result is of no use.
+# The functions that free their argument; callers need no result of these functions.
 RELEASES = ("sd_bus_close", "sd_bus_unref", "sd_bus_message_unref", "sd_bus_error_free")
 
 

@@ -27,14 +27,14 @@ def why_not(host: Host, argv: t.Sequence[str]) -> tuple[str, str]:
     no such word.
 
     A program may run files that its arguments name. So each word with a slash is checked, the part after = in a word, and the interpreters
-    of a script. Relative paths start at the root, which is the unit's working directory. A tree is not checked. The reads are not recorded,
-    so a changed answer makes no tick run in full.
+    of a script. Relative paths start at the root, which is the unit's working directory. In a recorded tree no word is checked. The reads
+    are not recorded as inputs of the tick, so a change to the files starts no full tick.
     """
     return host.unrecorded(lambda: first_found(host, argv)) if host.answers else ("", "")
 
 
 def first_found(host: Host, argv: t.Sequence[str]) -> tuple[str, str]:
-    """The result of why_not(), with recorded reads."""
+    """The first bad word of ``argv`` and the reason, as why_not() returns them. The caller turns the recording of the reads off."""
     if not argv[0].startswith("/"):
         return argv[0], "is not an absolute path: write the program's path, such as /usr/bin/curl"
     program, words = argv[0], list(argv)

@@ -85,7 +85,7 @@ def read_checkpoint(host: Host, listed: Listed) -> tuple[Checkpoint, str]:
 
 
 def run_unknown_to(host: Host, kept: Checkpoint, listed: Listed) -> str:
-    """The name of a workload whose slice runs on exclusive CPUs that its grant in the checkpoint lacks; an empty string without such a
+    """The name of a workload if its slice runs on exclusive CPUs that the grant in the checkpoint lacks; an empty string without such a
     workload.
 
     A checkpoint is written before a run gets its CPUs: a checkpoint without these CPUs is older than the run, and may be from a backup.

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A manager's timer whose service works in passes: the changes of both units, and an item if no pass ends."""
+"""A timer of a manager, for a service that works in passes: the changes of timer and service, and an item if no pass ends."""
 
 from __future__ import annotations
 

@@ -64,6 +64,6 @@ def every() -> list[Manager]:
 
 
 def writes(changes: t.Iterable[Change]) -> dict[str, tuple[Place, ...]]:
-    """The places where the managers of these changes may write, if a change has steps; an unknown manager may write nothing."""
+    """By manager of a change with steps, the places where the manager may write; an unknown manager may write nothing."""
     planning = {change.manager for change in changes if change.steps}
     return {name: manager(name).writes for name in names() if name in planning}

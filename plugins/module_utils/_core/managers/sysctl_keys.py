@@ -46,7 +46,7 @@ def observe(host: Host, file: str, keys: t.Sequence[str]) -> SysctlState:
 
 
 def places(file: str, keys: t.Sequence[str]) -> tuple[Place, Place]:
-    """The places where a manager of these sysctl values writes."""
+    """The places where a manager of the sysctl values ``keys`` writes: the files of the kernel, and ``file``."""
     return Place("value", "|".join(re.escape(sysctl.path_of(key)) for key in keys)), Place("file", re.escape(file))
 
 

@@ -141,7 +141,7 @@ def allocate(
 def needs_of(
     host: Host, declared: Profile, claims: t.Sequence[Workload], workloads: t.Sequence[Workload]
 ) -> list[ResourceRequirements]:
-    """The needs of these workloads, with the defaults of their tenants. ``claims`` are the workloads as declared."""
+    """The needs of ``workloads``, with the defaults of their tenants. ``claims`` are the workloads as declared."""
     if declared.tenants:
         from . import tenant_workloads
 
@@ -448,7 +448,8 @@ def taken_by_others(host: Host, declared: Profile) -> tuple[frozenset[int], froz
 def beside_kubelet(host: Host, inputs: AllocationInput, granted: t.Iterable[Grant]) -> AllocationInput:
     """The inputs with the CPUs that the node's kubelet leaves to other programs: reserved CPUs on which no pod may run.
 
-    If Corral cannot know these CPUs now, only the CPUs of ``granted`` count: no pod could run on these CPUs at the time of the grant.
+    If Corral cannot know now which CPUs the kubelet leaves, only the CPUs of ``granted`` count: when they were granted, no pod could run on
+    them.
     """
     service = other_gc.kubelet(host)
     if service is None:

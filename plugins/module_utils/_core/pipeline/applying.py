@@ -82,7 +82,7 @@ def write_effective_profile(host: Host, context: Context) -> None:
 
 
 def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything, goes_back: bool = False) -> Outcome:
-    """Restore the originals of these managers; the caller holds the lock.
+    """Restore the originals of ``managers``; the caller holds the lock.
 
     Corral's own state is removed with the last original; files for boot and for other programs are removed with the profile.
     ``goes_back``: the node goes back from an unconfirmed profile; the caller removes the record of that profile.

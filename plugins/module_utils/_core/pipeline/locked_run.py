@@ -114,7 +114,7 @@ def published(host: Host, outcome: Outcome) -> Outcome:
     ticks = pause_file.ticks(host)
     reported = outcome._replace(remaining=items, error="")  # an undone run is no error of the node
     status = status_file.status(host, context, reported, previous, paused=pause.paused, logged=False)
-    # Only ticks set these errors, since a tick logs each new error. The status's ``error`` stays while items are left.
+    # Only ticks set the two errors below, since a tick logs each new error. The status's ``error`` stays while items are left.
     status["pause_error"] = previous.get("pause_error") if ticks else pause.error
     status["metrics_error"] = previous.get("metrics_error") if ticks else None
     if items and not outcome.applied:

@@ -48,7 +48,7 @@ def loss(host: Host) -> tuple[Change, ...]:
 
 
 def unreadable(rows: t.Sequence[t.Any], managers: t.Optional[t.Sequence[str]]) -> tuple[Change, ...]:
-    """An item for each record of these managers (None: of all) that cannot be read."""
+    """An item for each record of ``managers`` (None: of all managers) that cannot be read."""
     changes = []
     for row in rows:
         manager, subject, before = (row.get(name) for name in FIELDS) if isinstance(row, dict) else (None, None, None)
@@ -74,7 +74,7 @@ def keys(rows: t.Sequence[t.Any]) -> frozenset[str]:
 
 
 def left(host: Host, managers: t.Sequence[str], declared: t.Optional[Plan]) -> tuple[Change, ...]:
-    """An item for each file of these managers, and for each live value and mount of the ``declared`` profile's plan.
+    """An item for each file of ``managers``, and for each live value and mount of the ``declared`` profile's plan.
 
     The caller knows that the originals are lost. Only the declared profile tells which values Corral has set: without that profile no value
     is named.
@@ -92,7 +92,7 @@ def programs(host: Host) -> list[str]:
 
 
 def live(host: Host, declared: Plan, managers: t.Sequence[str]) -> tuple[Change, ...]:
-    """An item for each kernel value that these managers set for the declared profile, and for each mounted mount of that profile."""
+    """An item for each kernel value that one of ``managers`` sets for the declared profile, and for each mounted mount of that profile."""
     changes = []
     for part in (part for part in declared.parts if part.manager in managers):
         for kind, dummy, target in (key.partition(":") for key in sorted(part.owned)):
@@ -107,14 +107,14 @@ def live(host: Host, declared: Plan, managers: t.Sequence[str]) -> tuple[Change,
 
 
 def not_owned(host: Host, managers: t.Sequence[str], owned: t.Container[str]) -> tuple[Change, ...]:
-    """An item for each file of these managers that has no original and no owner in the plan."""
+    """An item for each file of ``managers`` that has no original and no owner in the plan."""
     if not state.originals_lost(host):
         return ()
     return items([path for path in own_files.written(host) if f"file:{path}" not in owned], managers)
 
 
 def items(paths: t.Sequence[str], managers: t.Sequence[str]) -> tuple[Change, ...]:
-    """An item for each of the files that one of these managers writes."""
+    """An item for each of ``paths`` that one of ``managers`` writes."""
     places = {name: registry.manager(name).writes for name in managers}
     owners = {
         path: name for path in paths for name in places if covering(places[name], make_step.file(path, None, FILES))

@@ -36,7 +36,7 @@ if t.TYPE_CHECKING:
 
 GRANTS = (CPU, WORKLOADS, DEVICES)  # the managers that an admission needs
 KUBELET = kubelet.MANAGER.name
-# These runs restart no kubelet: their pools and grants keep to the CPUs that the kubelet reserves now. Other runs plan the reserved CPUs.
+# Runs that restart no kubelet: their pools and grants keep to the CPUs that the kubelet reserves now. Other runs plan the reserved CPUs.
 KEEP_KUBELET = ("tick", "timer", "admission")
 
 
@@ -213,7 +213,7 @@ def with_work(host: Host, context: Context, names: t.Iterable[str]) -> list[str]
 
 
 def refuse(host: Host, context: Context, parts: t.Mapping[str, Part]) -> None:
-    """Raise CorralError with the problems of these parts if the profile is not applied yet."""
+    """Raise CorralError with the problems of ``parts`` if the profile is not applied yet."""
     spared = {KUBELET} if context.run == "admission" else set[str]()
     if context.goes_back:
         # Workloads of the unconfirmed profile with resources, and a kubelet that cannot be changed, are drift here, not a refusal.
@@ -266,7 +266,7 @@ def plan_removal(host: Host, managers: t.Sequence[str]) -> Plan:
     back = declared_profile.goes_back_to(host, None)
     own = [change for one in registry.every() for change in one.on_removal(host, managers, back)]
     changes = plan.changes + tuple(change for change in own if change.subject not in known)
-    # The run tries these steps again, names the steps that fail, and executes all other steps.
+    # The run tries the steps on busy targets too, names the steps that fail, and executes all other steps.
     busy = (apply_step.in_use(host, step) for change in changes for step in change.steps)
     notes = (f"will not be brought back: {why}" for why in dict.fromkeys(busy) if why)
     return plan._replace(changes=changes, notes=(*plan.notes, *notes), keep_going=True)
@@ -295,7 +295,7 @@ def joined(first: Plan, second: Plan) -> Plan:
 
 
 def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], managers: t.Sequence[str]) -> Plan:
-    """The plan of these parts. The plan also restores the originals of ``managers`` that no part owns any more."""
+    """The plan with the changes of ``parts``. The plan also restores the originals of ``managers`` that no part owns any more."""
     records, warning = state.records(host)
     obsolete = frozenset(key for part in parts for key in part.gone)
     settled = obsolete.union(*(part.owned for part in parts))
@@ -340,7 +340,7 @@ def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], ma
 def lost_items(
     host: Host, context: t.Optional[Context], parts: t.Sequence[Part], managers: t.Sequence[str], *, has_records: bool
 ) -> list[Change]:
-    """The items for lost files of Corral and lost originals, as far as they belong to these managers."""
+    """The items for lost files of Corral and lost originals, as far as the files and originals belong to ``managers``."""
     is_whole = set(registry.FILES) <= set(managers)
     found: list[Change] = []
     if parts and (not has_records or state.there(host, state.LOST)):

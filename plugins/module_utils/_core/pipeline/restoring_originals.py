@@ -102,7 +102,10 @@ def plan(
 
 
 def is_set_again(host: Host, before: undo.Original) -> bool:
-    """Whether a file of set-property differs from the recorded file: an administrator wrote it after Corral removed the recorded file."""
+    """Whether the drop-in of ``systemctl set-property`` at an original's path differs from the recorded drop-in.
+
+    Then an administrator has set the property again since Corral removed the recorded drop-in.
+    """
     now = host.read(before.target) if unit_property.key_of_file(before.target) else None
     return now is not None and before.value is not None and now != before.value
 
@@ -249,7 +252,7 @@ def restoring(host: Host, record: Record, cpus: CpusLeft) -> Change:
         # The unit requests no CPUs since the boot or its start. A restore would make it request CPUs, and systemd cannot undo a request.
         steps = [step for step in steps if step.kind == "folder"]
     if before.kind == "partition" and requests_more(host, unit_of_partition(before.target)):
-        # This partition ends first: from kernel 7.0 on, the end of another partition would give this partition the CPUs that it requests.
+        # A partition that requests further CPUs ends first: from kernel 7.0 on, it would get these CPUs at the end of another partition.
         steps = [step._replace(order=step.order - 1) for step in steps]
     was = before.value if kind.shown else None
     return Change(

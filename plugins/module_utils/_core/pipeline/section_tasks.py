@@ -26,7 +26,7 @@ from ..model.values.errors import CorralError, refusal
 from ..model.values.records import NamedTuple
 from . import applying, declared_profile, planning
 
-# The pools and mounts of these modules exist after a boot only if corral-boot.service restores them.
+# The modules with pools or mounts that exist after a boot only if corral-boot.service restores them.
 BOOT_NEEDS_AGENT = (section_patch.HUGEPAGES, section_patch.MOUNT)
 
 
@@ -174,5 +174,5 @@ def declared(outcome: Outcome) -> bool:
 
 
 def forgotten_at_boot(host: Host, patch: SectionPatch) -> bool:
-    """Whether the pool or mount of a patch is gone after the next boot: no agent is installed, whose unit would restore it."""
+    """Whether the pool or mount of a patch is gone after the next boot: only the agent restores it, and no agent is installed."""
     return patch.module in BOOT_NEEDS_AGENT and patch.present and agent_install.installed(host) is None

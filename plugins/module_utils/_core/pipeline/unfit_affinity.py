@@ -28,7 +28,7 @@ def notes(host: Host, context: Context) -> t.Iterator[str]:
         return
     wanted = slices.wanted_cpus(context.profile.cpu, context.pools, context.grants)
     workloads = [need.workload for need in context.workloads.needs] if context.workloads else []
-    placed = {name for one in workloads for name in (one.pattern, one.template)}  # These units get slices of their own.
+    placed = {name for one in workloads for name in (one.pattern, one.template)}  # units that get slices of their own
     ends = (("", ".service"), ("", ".service.d"))
     units = {name.removesuffix(".d") for base in systemd.LOAD_PATH for name in host.names_like(base, ends)}
     files = systemd.UnitFiles(host, units)

@@ -29,7 +29,7 @@ def compared(actual: t.Optional[str], wanted: t.Optional[str], limit: int = LIMI
         return actual, wanted
     lines = actual.split(LINE), wanted.split(LINE)
     sides = without(lines[0], lines[1]), without(lines[1], lines[0])
-    if sides[0] == sides[1]:  # Both have the same lines in another order.
+    if sides[0] == sides[1]:  # Both texts have the same lines in another order.
         sides = actual, wanted
     if max(map(len, sides)) > limit:
         start = max(first_difference(*sides) - BEFORE, 0)

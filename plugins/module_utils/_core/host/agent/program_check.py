@@ -28,7 +28,7 @@ if t.TYPE_CHECKING:
     from ...model.status.json_shapes import InstalledProgram
 
 ABSENT = "absent"
-IMPORTED = (".py", ".pyc", ".so")  # Python imports these suffixes. Links count too: a link may lead to a package.
+IMPORTED = (".py", ".pyc", ".so")  # files that Python imports. Links count too: a link may lead to a package.
 DIGITS = 16  # A message shows this many digits of a digest; all digits are compared.
 
 

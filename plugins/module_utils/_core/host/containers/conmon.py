@@ -100,7 +100,7 @@ def names_of(host: Host, idents: t.Collection[str]) -> dict[str, str]:
 
 
 def ident_in(name: str) -> str:
-    """The id of the container whose control group has this name; an empty string for the name of any other group."""
+    """The id of a container, by the ``name`` of its control group; an empty string for the name of any other control group."""
     start = next((start for start in BEFORE_ID if name.startswith(start)), "")
     ident = name[len(start) :].partition(".scope")[0] if start else ""
     return ident if len(ident) == process.ID_DIGITS and all(digit in "0123456789abcdef" for digit in ident) else ""

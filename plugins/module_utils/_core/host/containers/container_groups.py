@@ -24,7 +24,7 @@ def containers(host: Host, root: str, slices: tuple[str, ...]) -> list[tuple[str
 
 
 def running(host: Host, slices: t.Iterable[str]) -> list[tuple[str, str, str]]:
-    """Slice, name and control group of each running container below these slices, sorted; the name is empty if unknown."""
+    """Slice, name and control group of each running container below ``slices``, sorted; the name is empty if unknown."""
     rows = [(place, ident, group) for place in slices for ident, group in conmon.groups_below(host, place).items()]
     names = conmon.names_of(host, [ident for dummy, ident, group in rows])
     return sorted((place, names.get(ident, ""), inner(host, group)) for place, ident, group in rows)

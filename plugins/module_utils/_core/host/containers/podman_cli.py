@@ -352,6 +352,6 @@ def account_of(host: Host, user: str) -> Account:
     # Podman needs the runtime folder that its storage was used with; systemd 247 removes this folder as soon as no unit needs it.
     folder = f"user-runtime-dir@{fields[2]}.service"
     # The slice limits the process together with the user's other processes. NoNewPrivileges= is not possible: newuidmap(1) gains rights.
-    # Without Delegate= Podman would leave the unit for a scope of the user's manager, which has no limits.
+    # Without Delegate= Podman would leave the unit for a scope of the user's manager, and that scope has no limits.
     unit = {"Requires": folder, "After": folder, "Slice": f"user-{fields[2]}.slice", "Delegate": "yes"}
     return Account({"User": fields[2], **unit}, {"PATH": PATH, "LC_ALL": "C", **variables})

@@ -25,7 +25,7 @@ from ..files import Host
 from . import podman_worker
 
 NOT_INSTALLED = 127
-LINE = 256 << 10  # the most bytes of a line, which has one item with its labels
+LINE = 256 << 10  # the most bytes of a line; a line has one item with its labels
 ANSWER = 8 << 20  # the most bytes of an answer; 10,000 images have 4 MB
 VALUES = 200_000  # the most JSON values of an answer; 10,000 images have 60,000
 START_SECONDS = 60.0  # for the start of the unit, in addition to the time for the first request
@@ -199,7 +199,7 @@ def program_text() -> str:
 
 
 def answer_of(lines: t.Iterator[bytes]) -> Answer:
-    """The answer in these lines. Raises ServiceError for lines that podman_worker.py does not write."""
+    """The answer in ``lines``. Raises ServiceError for lines that podman_worker.py does not write."""
     rows: list[list[t.Any]] = []
     size = values = 0
     for line in lines:

@@ -50,7 +50,7 @@ def give_back(host: Host, path: str, masks: Masks) -> None:
             try:
                 os.sched_setaffinity(thread, wanted)
             except OSError:
-                pass  # The thread has ended, or its group has lost these CPUs meanwhile.
+                pass  # The thread has ended, or its control group has lost the CPUs of ``wanted`` meanwhile.
 
 
 def groups(host: Host, path: str, depth: int = DEPTH) -> list[str]:

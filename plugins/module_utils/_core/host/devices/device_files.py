@@ -37,7 +37,7 @@ _LINKS = 8
 
 
 def observe(host: Host, resources: t.Iterable[Resource]) -> Seen:
-    """The devices of ``host`` that these resources may match."""
+    """The devices of ``host`` that ``resources`` may match."""
     reader = Reader(host)
     problems: list[str] = []
     notes: list[str] = []

@@ -45,7 +45,7 @@ def marked(host: Host, known: t.Container[str] = ()) -> dict[str, tuple[str, ...
 
 
 def without_grant(host: Host, granted: t.Iterable[Grant]) -> dict[str, Run]:
-    """The runs with devices that none of these grants has, by the path of the environment file (the file may be gone).
+    """The runs with devices that no grant in ``granted`` has, by the path of the environment file (the file may be gone).
 
     Such a run keeps its devices until it stops, and no other workload gets them.
     """

@@ -287,7 +287,7 @@ def pod_folders(host: Host, root_dir: str) -> frozenset[str]:
 
 
 def others_on(host: Host, cpus: frozenset[int]) -> list[tuple[str, frozenset[int], tuple[str, ...]]]:
-    """The top-level control groups without pods whose processes may use these CPUs: name, CPUs, some processes (v2)."""
+    """The top-level control groups, except those of pods, with processes that may use some of ``cpus``: name, CPUs, some processes (v2)."""
     if not cgroup.unified(host):
         return []
     found = []

@@ -33,7 +33,7 @@ UNSUPPORTED = ("insecure-skip-tls-verify", "tls-server-name", "proxy-url")
 
 
 class Unknown(Exception):
-    """It is not known whether the node is Ready; the text says why."""
+    """An error: whether the node is Ready is unknown; the text says why."""
 
 
 class Server(NamedTuple):

@@ -23,7 +23,7 @@ def pool_file(pages: Hugepages) -> str:
 
 
 def last_answer(context: Context, pages: Hugepages, pool: t.Optional[int]) -> t.Optional[Attempt]:
-    """The last attempt, if it requested the same number of pages and the pool still has the pages that the kernel gave; else None."""
+    """The last attempt, if it requested as many pages as ``pages`` declares and the pool still has what the kernel gave; else None."""
     attempt = context.attempts.get(pool_file(pages))
     same = attempt is not None and pool != pages.pages and (attempt.wanted, attempt.got) == (pages.pages, pool)
     return attempt if same else None

@@ -76,7 +76,7 @@ def files_in_order(host: Host, folders: t.Sequence[str] = FOLDERS) -> list[str]:
 
 
 def entries(host: Host, keys: t.Container[str], files: t.Iterable[str]) -> dict[str, Entry]:
-    """For each key the last assignment in these files."""
+    """For each of ``keys`` the last assignment in ``files``."""
     found = {}
     for file in files:
         for line in (host.read(file) or "").splitlines():

@@ -53,7 +53,7 @@ def observe(host: Host, step: Step) -> Original:
     if step.kind in ("value", "pool"):
         return before._replace(value=(host.read(step.target) or "").strip())
     if step.kind == "partition":
-        # For an invalid partition the requested kind is recorded: the kernel accepts no other value.
+        # An invalid partition reads as "root invalid (reason)". Only the first word, the requested kind, can be written back.
         return before._replace(value=(host.read(step.target) or partitions.MEMBER).split()[0])
     if step.kind == "cpuset":
         cpus = host.read(f"{step.target}/cpuset.cpus")

@@ -305,7 +305,7 @@ def pieces(file: t.BinaryIO) -> t.Iterator[bytes]:
 
 
 def method_of(start: bytes) -> t.Optional[t.Callable[[], t.Any]]:
-    """The constructor of the decompressor for a file with these first bytes; None for a plain tar."""
+    """The constructor of the decompressor for a file that begins with the bytes ``start``; None for a plain tar."""
     if start.startswith(b"\x1f\x8b"):
         return lambda: zlib.decompressobj(16 + zlib.MAX_WBITS)
     if start.startswith(b"BZh"):

@@ -202,7 +202,10 @@ def with_program(host: Host, seen: ObservedAgent, program: Program, tag: t.Optio
 
 
 def finding_change(seen: program_check.Finding) -> Change:
-    """The item for a file that differs from the record of the installed program. It has no steps: such a program does not repair itself."""
+    """The item for a file that differs from the record of the installed program.
+
+    The item has no steps: a program with a changed file does not repair itself.
+    """
     reason = f"{seen.reason}: roll the agent out again"
     verdict = UNCHANGEABLE if seen.known else UNKNOWN
     return Change(NAME, seen.path, seen.property, seen.actual or None, seen.wanted, reason, seen.path, (), verdict)

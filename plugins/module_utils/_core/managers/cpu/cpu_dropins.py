@@ -101,7 +101,7 @@ def after_reload(
 
 
 def next_start_change(unit: str, wanted: Wanted, seen: Observation) -> t.Optional[Change]:
-    """The change of a unit whose CPUs in force are right, and whose files would give it other CPUs at its next start or daemon-reload.
+    """The change of a unit with the right CPUs in force, if files would give the unit other CPUs at its next start or daemon-reload.
 
     The files have the CPUs that the unit gets while no workload with ``hold: running`` has a grant. While such a grant exists, the right
     CPUs are in systemd's live file. A boot removes the live file, and no other change writes the live file of a unit whose CPUs in force

@@ -37,7 +37,7 @@ class Moves(NamedTuple):
     that start first, with their CPUs. ``stopped``: the exclusive slices that do not run, with the CPUs with which they would start.
 
     ``placed``: the unmanaged units that Corral gives CPUs. ``confined``: the placed units that get the shared CPUs. ``rivals``: the CPUs
-    that the other unmanaged control groups request.
+    that each unmanaged control group outside ``placed`` requests.
     """
 
     writes: list[tuple[str, frozenset[int]]]

@@ -254,7 +254,7 @@ def numbers_of_starting(
 
 
 def is_starting(found: t.Optional[Workloads], several: t.Sequence[Holder]) -> bool:
-    """Whether the unit of these grants is about to start."""
+    """Whether the unit with the grants ``several`` is about to start."""
     return found is not None and any(grant.workload in found.status.starting for grant, dummy in several)
 
 
@@ -454,7 +454,7 @@ def allow_change(unit: str, seen: UnitDevices, kept: t.Sequence[str], wanted: t.
 
 
 def left_out_change(unit: str, entry: str) -> Change:
-    """The item of an entry in the unit's own files that cannot be in Corral's list, which replaces the unit's own list."""
+    """The item of an entry in the unit's own files that Corral's list cannot have. Corral's list replaces the unit's own list."""
     reason = "systemd takes the list as a whole and without specifiers: write this entry as a path in /dev, char-NAME or block-NAME"
     return Change(
         NAME, unit, f"{DEVICE_ALLOW} {entry}", "left out", entry, reason, unit, (), UNCHANGEABLE, "next start"
@@ -536,7 +536,7 @@ def on_removal(host: Host, removed: t.Container[str], dummy_back: bool) -> tuple
 
 
 def files_of_lists(host: Host) -> set[str]:
-    """The environment files of the units whose device list Corral set. An entry marks such a list, even if file and checkpoint are gone."""
+    """The environment files of units with a device list that Corral set. An entry marks the list, even if file and checkpoint are gone."""
     return {device_delivery.env_file("", unit) for unit in device_lists.marked(host)}
 
 

@@ -114,7 +114,7 @@ def fitting(rows: t.Mapping[str, t.Mapping[str, t.Any]]) -> dict[str, dict[str, 
 
 
 def without_own_hooks(edits: t.Any) -> dict[str, t.Any]:
-    """The edits of a container without Corral's hooks, which the caller adds again. Empty if ``edits`` is no mapping."""
+    """The edits of a container without Corral's hooks; the caller adds the hooks again. Empty if ``edits`` is no mapping."""
     if not isinstance(edits, dict):
         return {}
     hooks = edits.get("hooks")

@@ -85,7 +85,7 @@ def observe(host: Host, context: Context, gc: GC) -> ObservedPasses:
 
 
 def items(data: object) -> tuple[Change, ...]:
-    """The open items in the file of the last passes. For data in another form there is an item of unknown state."""
+    """The open items in the file that the last passes wrote; for data in another form, an item of unknown state."""
     rows = data if isinstance(data, list) else [data]
     rows_as_items = [item(row) for row in rows]
     if None in rows_as_items:
@@ -95,7 +95,7 @@ def items(data: object) -> tuple[Change, ...]:
 
 
 def item(row: object) -> t.Optional[Change]:
-    """The item for a row of the last passes' file; None for a row in another form."""
+    """The item of drift in a row of the file that the last passes wrote; None for a row in another form."""
     try:
         change = Change(**{**t.cast("dict[str, t.Any]", row), "steps": ()})
     except TypeError:

@@ -55,9 +55,9 @@ class RefusedFile(NamedTuple):
 
 
 class StateFiles(NamedTuple):
-    """The state files under a configuration: the ``refused`` files, and the paths of ``absent`` files.
+    """The state files that the kubelet would refuse if it ran with a configuration (``refused``), and the paths of ``absent`` state files.
 
-    If files are refused: the ``running`` containers, and the pods to which refused files have ``assigned`` CPUs or memory.
+    Only if the kubelet would refuse a file: the ``running`` containers, and the pods with CPUs or memory in a refused file (``assigned``).
     """
 
     refused: tuple[RefusedFile, ...] = ()
@@ -109,7 +109,7 @@ def transition(
 
 
 def state_under(host: Host, seen: ObservedKubelet, config: Config, context: Context) -> StateFiles:
-    """The state files under a configuration, and the pods that would lose CPUs or memory with refused files."""
+    """The state files that the kubelet would refuse under ``config``, and the pods that would lose the CPUs or memory in these files."""
     root = seen.places.root_dir
     cpu_file, cpus = kubelet_state.inspect_cpus(host, root, config, context.topology)
     memory_file, memory = kubelet_state.inspect_memory(host, root, config, seen.machine.numa)

@@ -88,7 +88,7 @@ def back_changes(host: Host, seen: ObservedKubelet, context: Context) -> tuple[l
     elif (seen.due or seen.drained[0]) and context.run != "boot":
         steps += kubelet_change.finish(seen.drained[0])
     if stays and not steps:
-        # The plan restores the drop-in from its original anyway. With the same steps this item counts as changed in the result.
+        # The plan restores the drop-in from its original anyway. With the steps of that, this item counts as changed in the result.
         steps = [step for before in originals for step in undo.restore_recorded(before, "")]
     if not steps:
         return [], []

@@ -329,7 +329,7 @@ def slice_shown(location: str) -> str:
 
 
 def score_of(need: ResourceRequirements, capacity: t.Optional[int]) -> t.Optional[int]:
-    """oom_score_adj of a workload's processes; None if the score depends on the size of the machine's memory, which is not known."""
+    """oom_score_adj of a workload's processes; None if the score depends on the size of the memory, and the size is unknown."""
     if capacity is None and need.qos == qos.BURSTABLE:
         return None
     return qos.oom_score_adj(need.qos, dict(need.requests).get(MEMORY, 0), capacity or 1)

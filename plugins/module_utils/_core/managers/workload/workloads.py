@@ -299,7 +299,7 @@ def runs_part(host: Host, undeclared: t.Sequence[Grant], renamed: t.Sequence[Gra
 def strayed_part(
     host: Host, granted: t.Iterable[tuple[ResourceRequirements, t.Optional[Grant]]], files: systemd.UnitFiles
 ) -> Part:
-    """The part with the items of units whose processes were moved out of their slices."""
+    """The part with the items of units with processes that were moved out of the units' slices."""
     placed = [(need, grant.slice) for need, grant in granted if grant is not None and not need.workload.is_template]
     return Part(tuple(workload_placement.strayed_changes(host, files, placed)), frozenset())
 

@@ -21,7 +21,7 @@ POD = ("Id", "Name", "Created", "Labels")
 REFUSAL = ("Err", "Errors", "ExitCode")
 Rows = t.Iterable[t.Mapping[str, t.Any]]
 LONGEST = 4096  # the most characters of a text other than a label
-LONGEST_PLACE = 512  # the most characters of the path of a storage, which results show
+LONGEST_PLACE = 512  # the most characters of a storage's path, since results show the path
 
 RUNNING = ("running", "paused", "stopping", "restarting", "initialized")
 # A container with a state of NEVER_STARTED may still start. If its start failed, the container stays forever.

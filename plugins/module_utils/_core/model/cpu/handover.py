@@ -84,7 +84,7 @@ class Planner:
         self.needed_by = users_of(slices, {unit: one.wanted for unit, one in self.releasing.items()})
         self.harmless = self.cpus.difference(*(one.wanted for one in self.slices.values() if one.exclusive))
         self.free: list[int] = []  # CPUs that no slice has, in the order in which exclusive slices wait on them
-        self.waited: list[str] = []  # slices that were moved to other CPUs, each at most twice
+        self.waited: list[str] = []  # slices that were moved to CPUs to wait on; a slice is listed at most twice
         self.movable = deque(self.releasing)  # slices to check: such a slice may get all wanted CPUs now
         self.missing: dict[str, list[int]] = {}  # by slice: wanted CPUs found missing; the last is missing now
         self.waiting: dict[int, list[str]] = {}  # by CPU: the slices whose list in ``missing`` ends with it

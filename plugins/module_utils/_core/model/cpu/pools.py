@@ -84,7 +84,7 @@ def workload_cpus(pools: Pools) -> CpuSet:
 
 
 def with_exclusive(pools: Pools, exclusive: CpuSet) -> Pools:
-    """The pools with these CPUs moved from the shared pool to the exclusive pool."""
+    """The pools after the CPUs ``exclusive`` moved from the shared pool to the exclusive pool."""
     if not exclusive:
         return pools
     per_numa = {}

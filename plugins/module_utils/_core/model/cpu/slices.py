@@ -41,7 +41,7 @@ def wanted_cpus(cpu: Cpu, pools: Pools, grants: t.Iterable[Grant] = ()) -> dict[
 
 
 def with_agent(wanted: t.Mapping[str, frozenset[int]], pools: Pools, runs: bool = True) -> dict[str, frozenset[int]]:
-    """``wanted`` with the agent's slice, which has the reserved CPUs while the slice ``runs``. The agent starts and stops this slice."""
+    """``wanted``, and the reserved CPUs for the agent's slice if the slice ``runs``. The agent starts and stops this slice."""
     return {**wanted, **({AGENT_SLICE: pools.reserved} if runs else {})}
 
 

@@ -61,7 +61,7 @@ def in_order(on_reserved: list[str], *, managed: bool) -> list[str]:
 def section_of(
     reserved: CpuSet, housekeeping: list[str], isolated: CpuSet, workloads: CpuSet, shared: list[str]
 ) -> dict[str, t.Any]:
-    """The section with these CPUs and slices."""
+    """The section ``cpu`` with the CPUs of each pool, and with the slices ``housekeeping`` and ``shared``."""
     section: dict[str, t.Any] = {"reserved": {"cpus": cpuset.format(reserved), "slices": housekeeping}}
     if isolated:
         section["isolated"] = {"cpus": cpuset.format(isolated)}

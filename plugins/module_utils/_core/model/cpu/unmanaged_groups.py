@@ -46,7 +46,10 @@ class Unmanaged(NamedTuple):
 
 
 def is_the_kubelets(name: str, profile: Profile) -> bool:
-    """Whether a control group is the kubelet's group of pods, on a node with the section kubelet: the kubelet sets the group's CPUs."""
+    """Whether a control group is the kubelet's group of pods, and the profile has a section ``kubelet``.
+
+    Corral leaves the CPUs of this group to the kubelet.
+    """
     return profile.kubelet is not None and name in ("kubepods.slice", "kubepods")
 
 

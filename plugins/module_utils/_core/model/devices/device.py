@@ -179,7 +179,7 @@ class Inventory(NamedTuple):
 
 
 def around(locations: t.Iterable[str]) -> frozenset[str]:
-    """The sysfs folders above these locations. A device at such a folder includes all devices below the folder."""
+    """The sysfs folders above ``locations``. A device at such a folder includes all devices below the folder."""
     return frozenset(
         location[:end] for location in locations for end, char in enumerate(location) if char == "/" and end
     )

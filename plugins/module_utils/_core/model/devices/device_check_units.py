@@ -35,8 +35,8 @@ def units(checks: t.Collection[Check]) -> dict[str, str]:
     }
 
 
-# The service is not in the agent's slice, which stops with the agent: this unit's timer may elapse later and would start the slice again.
-# The commands of the checks run in other units.
+# The service is not in the agent's slice: the slice stops with the agent, and the timer of the service may elapse later and would start the
+# slice again. The commands of the checks run in other units.
 SERVICE_TEXT = """\
 [Unit]
 Description=Corral: run the profile's commands for the health of devices

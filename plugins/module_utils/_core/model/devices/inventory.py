@@ -212,7 +212,10 @@ def _without_link(functions: t.Sequence[PciFunction]) -> str:
 
 
 def _held_bridges(number: int, seen: Seen) -> str:
-    """The bridges of an IOMMU group whose drivers keep VFIO from the group, as text; Corral binds no bridge."""
+    """As text: the bridges of an IOMMU group with a driver that keeps VFIO from opening the group; an empty string without such bridges.
+
+    Corral does not change the driver of a bridge.
+    """
     bridges = [
         f"{bridge.address}, a bridge, is bound to {bridge.driver}"
         for bridge in sorted(seen.pci.values())

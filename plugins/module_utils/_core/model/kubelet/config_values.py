@@ -82,7 +82,7 @@ def percent(value: object) -> t.Optional[fractions.Fraction]:
 
 
 def threshold(value: object, capacity: int) -> int:
-    """An eviction threshold in units of a resource of this capacity, as the kubelet computes it.
+    """An eviction threshold in units of its resource (``capacity``: all units of the resource), as the kubelet computes the threshold.
 
     The kubelet stores a share as a float32, and rounds the product with the capacity down: 10% of 64Gi are 102 bytes more than a tenth.
     reservedMemory must include these bytes (pkg/kubelet/eviction/helpers.go, parsePercentage; api/types.go, GetThresholdQuantity). 100% is

@@ -199,7 +199,7 @@ class Field(NamedTuple):
 
 
 class Struct(Type):
-    """A Go struct. ``pointer``: a map contains pointers to the struct, which go-spew marks."""
+    """A Go struct. ``pointer``: whether a map holds the struct by pointer; go-spew then prints <*> before the struct."""
 
     def __init__(self, name: str, fields: t.Sequence[Field], *, pointer: bool = False) -> None:
         self.name = name

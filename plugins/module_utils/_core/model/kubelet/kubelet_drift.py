@@ -42,7 +42,7 @@ def changing(now: Config, then: Config, keys: t.Optional[t.Container[str]] = Non
 def running_otherwise(config: Config, running: t.Mapping[str, t.Any]) -> list[Difference]:
     """The keys whose values a running kubelet reports differently from its files, flags and defaults.
 
-    The kubelet fills nested settings with defaults, and leaves out a key that is zero or empty. These do not count as differences.
+    The kubelet fills nested settings with defaults, and leaves out a key that is zero or empty. Neither counts as a difference.
     """
     reported = {
         # In the maps of MAPS each entry counts: an entry that only the kubelet has is a difference.

@@ -34,7 +34,7 @@ class Finding(NamedTuple):
     message: str
 
     def item(self) -> Item:
-        """The identity of a finding, which stays the same as long as the difference exists."""
+        """The identity of a finding; the identity does not change as long as the difference exists."""
         return self.kind, self.subject, self.container
 
 

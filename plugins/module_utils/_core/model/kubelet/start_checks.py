@@ -68,7 +68,7 @@ Amounts = t.Mapping[int, t.Mapping[str, int]]  # bytes by NUMA node and kind: me
 
 
 def check_memory(state: MemoryState, policy: str, totals: Amounts, reserved: Amounts) -> None:
-    """Raise StateRefused if the static policy would not start with this state on a machine with these totals and reserves.
+    """Raise StateRefused if the static policy would not start with ``state`` on a machine with ``totals`` and ``reserved`` amounts.
 
     The kubelet replaces a state without nodes by a new state.
     """

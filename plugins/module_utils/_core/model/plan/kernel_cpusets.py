@@ -236,7 +236,7 @@ def can_be(machine: Machine, path: str) -> bool:
 
 
 def at_top(machine: Machine, path: str) -> CpuSet:
-    """The CPUs of the other top-level partitions."""
+    """The CPUs of all top-level partitions except ``path``."""
     others = (one for name, one in machine.cgroups.items() if "/" not in name and name != path)
     return NONE.union(*(one.cpus for one in others if one.partition != MEMBER))
 

@@ -82,7 +82,7 @@ class MovingMachine:
         return self.machine._replace(cgroups=cgroups, elsewhere=self._elsewhere(path, cpus))
 
     def _elsewhere(self, path: str, cpus: CpuSet) -> CpuSet:
-        """The CPUs of the other top-level partitions; an empty set if these CPUs and ``cpus`` cannot be all CPUs of the machine."""
+        """The CPUs of top-level partitions except ``path``; an empty set if these CPUs and ``cpus`` cannot be all CPUs of the machine."""
         taken, doubted, own = self._taken[ROOT], self._doubted[ROOT], self.cgroups[path].cpus
         if len(self.machine.online) > len(taken) + len(doubted) + len(cpus | own):
             return NONE

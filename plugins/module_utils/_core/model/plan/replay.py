@@ -66,7 +66,7 @@ def problems(
         if step.kind == "unit" and step.value == "start" and path in asleep:
             watch.begin(path, asleep.pop(path))
         shared = watch.observe()
-        # If a control group requests the same CPUs, its request is the reason why other control groups get these CPUs.
+        # If control groups request the CPUs, they are the reason why others get them, and only they are named.
         askers = {pair: cpus & asked_by(moving, pair[1]) for pair, cpus in shared.items()}
         askers = {pair: cpus for pair, cpus in askers.items() if cpus} or shared
         if askers:  # Later problems may follow from this problem.

@@ -184,8 +184,8 @@ def restore_property(before: Original, online: str) -> list[Step]:
         assignments = [before.value or online, ""]
     else:
         assignments = [unit_limits.property_value(name, before.value or "max")]
-    # A slice of Corral stops, or keeps its CPUs while it has processes. A workload's slice may have started with the unit, before the
-    # workload got CPUs.
+    # For a slice of Corral it is enough to clear the property: the slice stops, or keeps its CPUs while it has processes. A workload's
+    # slice may have been active before: it starts with the workload's unit, perhaps before the workload got CPUs.
     ours = is_own(unit) and (not before.active or is_workloads(unit))
     if ours:
         assignments = [""]

@@ -30,7 +30,7 @@ def label(hostname: str) -> str:
 
 
 def profile_data(head: t.Mapping[str, t.Any], parts: t.Iterable[ProfileFragment]) -> dict[str, t.Any]:
-    """The profile of these parts, as plain data."""
+    """The profile with the keys of ``head`` and ``parts``, as plain data."""
     return assembled(head, ((fragment, fragment.value) for fragment in parts))
 
 

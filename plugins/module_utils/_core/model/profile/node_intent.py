@@ -30,7 +30,8 @@ _RESERVED = re.compile(r"memory\.reserved\.(\d+)")
 
 
 class Resolved(NamedTuple):
-    """``profile`` is literal. ``hugepages`` and ``mounts``: the index in ``declared`` of each pool and mount of ``profile``.
+    """A profile resolved for one node: ``profile`` has only literal values. ``hugepages`` and ``mounts`` give, for each pool and mount in
+    ``profile``, its index in ``declared``.
 
     ``problems`` are the declarations that this node cannot fulfil, by their paths in the declared profile; ``notes`` name the optional
     parts that are left out.
@@ -81,7 +82,7 @@ def resolve(declared: Profile, topology: Topology, before: t.Optional[Before] = 
 
 
 def _with(literal: Profile, memory: Memory, kept: list[tuple[int, Hugepages]], mounts: list[int]) -> Profile:
-    """The profile with these pools and mounts, in the order of the declared profile."""
+    """The profile with the pools ``kept`` and the mounts with the indexes ``mounts``, in the order of the declared profile."""
     return literal._replace(
         memory=literal.memory._replace(
             hugepages=tuple(row for dummy, row in kept),

@@ -167,7 +167,7 @@ def parse(data: object) -> Profile:
     Raises CorralError with all problems.
     """
     if isinstance(data, dict) and _newer(data.get("version")):
-        # A newer format may give the other keys another meaning, so they are not checked.
+        # In a newer format a key may have another meaning, so no key besides the version is checked.
         reader = Reader()
         reader.refuse(
             "version",

@@ -215,7 +215,7 @@ def _meant(name: str, path: str, known: dict[str, schema.Node]) -> str | None:
         return kubelets[0]
     elsewhere = [key.path for key in schema.KEYS if key.name == name]
     meant = _here(elsewhere[0], path) if len(elsewhere) == 1 else ""
-    # The suggestion for a key in a list's item is never a key of another list's items.
+    # For an unknown key in an item of a list, no key of the items in another section is suggested.
     return None if "[]" in meant and _top(meant) != _top(path) and "[" in path else meant or None
 
 

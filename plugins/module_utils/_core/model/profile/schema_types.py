@@ -239,7 +239,10 @@ def _mode(value: object) -> int:
 
 
 def _mode_meant(value: int) -> str:
-    """The mode that the user probably wrote: YAML reads 0770 as 504, and 770 as 770. Only one of these readings is a sensible mode."""
+    """The mode that the user probably wrote. YAML reads 0770 as the number 504, and 770 as the number 770.
+
+    So a number may be the mode itself, or its octal digits: the result is the first that is a sensible mode, else 0770.
+    """
     digits = str(value) if 0 <= value < 1 << 20 else ""
     for text in (mode_text(value) if 0 <= value <= 0o1777 else "", f"0{digits}"):
         if re.fullmatch(r"[01][67][0-7][0-7]", text) and text[1] >= text[2] >= text[3]:

@@ -525,7 +525,7 @@ def admit_as_others(
 ) -> Grant:
     """The result of admit(). While the budget is unchanged, a refused request of the same amounts is refused again without a search.
 
-    This keeps a pattern with many units quick. ``known``: the refusals, each with the version of the budget.
+    So Corral decides quickly on a pattern with many units. ``known``: the refusals, each with the version of the budget.
     """
     if before is not None or need.devices or need.member is not None or budget.left:
         return admit(budget, need, before, status)  # The result depends on which workload asks.
