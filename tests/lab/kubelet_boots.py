@@ -226,7 +226,7 @@ def after_reboot() -> None:
 def moments() -> dict[str, str]:
     """The act before each moment, in leave_run.py's words. Without pods nothing is drained: then the change has begun."""
     return {
-        "drained": rf"^command {HOOK} drain$" if is_real() else rf"^os.rename {DUE}$",
+        "drained": rf"^command systemd-run\b.*{HOOK} drain$" if is_real() else rf"^os.rename {DUE}$",
         "stopped": STOPPED,
         # Which of its two files the kubelet would refuse depends on the CPUs that pods happen to have.
         "aside": rf"^os.remove ({STATE}|{MEMORY_STATE})$",
