@@ -208,7 +208,7 @@ def restart(
     steps = [make_step.file(DUE, "", CLAIM, -20)]
     if hook:
         steps.append(make_step.hook(hook, "drain", CLAIM, -10)._replace(optional=move.may_fail))
-    # The kubelet makes absent state files anew. These steps let an undo remove the new files, which would not fit the former configuration.
+    # A started kubelet creates absent state files. These steps let an undo remove them: they would not fit the former configuration.
     made = [make_step.file(path, None, STOP, 70 + order) for order, path in enumerate(state.absent)]
     steps += [make_step.unit(kubelet_unit.UNIT, "stop", STOP, 50), *aside(state, context.now), *made]
     steps.append(make_step.unit(kubelet_unit.UNIT, "start", START, 50))

@@ -99,7 +99,7 @@ def observe(host: Host, context: Context, *, pools_stay: bool = False) -> Observ
     earlier = kept(host)
     paths = {*(layer.origin for layer in layers), *(path for path in (own, earlier.file) if path)}
     texts = {path: host.read(path) for path in sorted(paths)}
-    # Faults of Corral's own drop-in do not count: the plan writes the drop-in anew.
+    # Faults of Corral's own drop-in do not count: the plan replaces the drop-in.
     wrong = [line for line in wrong if not own or not line.startswith(f"{own}: ")]
     return found._replace(
         layers=tuple(layer for layer in layers if layer.origin != own or is_ours(layer)),

@@ -87,7 +87,7 @@ def devices_of(resources: t.Sequence[Resource], seen: Seen) -> Inventory:
 def granted_elsewhere(granted: t.Iterable[GrantedDevice], inventory: Inventory, seen: Seen) -> tuple[Device, ...]:
     """The devices of the node that were granted and belong to no resource (any more), found by the granted ids.
 
-    A CDI spec may number its devices anew: then the identity tells which device was granted.
+    If a CDI spec gives its devices other numbers, the identity tells which device was granted.
     """
     ids = {one.id for devices in inventory.devices.values() for one in devices}
     devices: dict[str, Device] = {}
